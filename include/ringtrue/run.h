@@ -1,0 +1,64 @@
+/** @file run.h  The executor: one function that runs every plan in every arithmetic, in one process or over MPI. */
+#ifndef RINGTRUE_RUN_H
+#define RINGTRUE_RUN_H
+
+#include <ringtrue/arithmetic.h>
+#include <ringtrue/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The processes that share the work: one, or the MPI processes of a job.  Opaque. */
+typedef struct rt_comm rt_comm;
+
+/** Join the MPI job that this process was started in (mpirun, srun), on a communicator of our own; without a job,
+ *  a communicator of one process for which MPI is not even initialised.  Collective over the job.  RT_ERR_MPI. */
+rt_status rt_comm_create(rt_context *ctx, rt_comm **out) RT_NODISCARD;
+/** Leave; finalises MPI if rt_comm_create initialised it.  Collective.  NULL allowed. */
+void rt_comm_destroy(rt_comm **comm);
+int32_t rt_comm_rank(const rt_comm *c);
+int32_t rt_comm_size(const rt_comm *c);
+/** The worst status of all processes, and in ctx the message of the lowest rank that has it.  Collective. */
+rt_status rt_comm_agree(rt_context *ctx, rt_comm *c, rt_status mine) RT_NODISCARD;
+/** Whether all processes gave the same 64-bit value.  Collective. */
+rt_status rt_comm_same(rt_context *ctx, rt_comm *c, uint64_t value, const char *what) RT_NODISCARD;
+/** Sum of 64-bit words modulo 2^64, in place, to all.  Collective. */
+rt_status rt_comm_sum_words(rt_context *ctx, rt_comm *c, uint64_t *words, int64_t count) RT_NODISCARD;
+/** Bytes from every process to process 0, one after the other (counts may differ).  On process 0 *all (rt_alloc)
+ *  and offsets (size + 1, rt_alloc) are set; elsewhere NULL.  Collective. */
+rt_status rt_comm_gather(rt_context *ctx, rt_comm *c, const void *mine, int64_t bytes, void **all,
+                         int64_t **offsets) RT_NODISCARD;
+/** Bytes from process 0 to all.  Collective. */
+rt_status rt_comm_broadcast(rt_context *ctx, rt_comm *c, void *data, int64_t bytes) RT_NODISCARD;
+/** Which process runs plan rank r of P: floor(r N / P), so that N <= P processes hold consecutive ranks. */
+int32_t rt_comm_owner(const rt_comm *c, int32_t rank, int32_t ranks);
+
+/** Where a run takes its inputs and puts its results.  A row is all dims of (tensor, batch, original position, head);
+ *  calls come for the ranks of this process only, from one thread. */
+typedef struct {
+    void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
+    /** lse: one value per row.  rank and slot say where the plan's rank holds it. */
+    void (*store)(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h,
+                  const double *row);
+    void *arg;
+    bool backward; /**< there is a dout, and dq dk dv are wanted */
+} rt_run_io;
+
+typedef struct {
+    double seconds;         /**< wall time of the passes */
+    double wait_seconds;    /**< of which spent waiting for messages with nothing to compute */
+    uint64_t bytes_sent;    /**< by this process to others */
+    uint64_t messages;
+} rt_run_stats;
+
+/** Run the plan (which is verified first): forward, and backward if io says so.  Collective over comm; P plan ranks over
+ *  N <= P processes, the same bits for every N and any number of threads.  Every process must give the same
+ *  problem, layout, plan and arithmetic: checked at start (RT_ERR_MPI names what differs). */
+rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l, const rt_plan *plan,
+                 const rt_arithmetic_ops *arith, const rt_run_io *io, rt_run_stats *stats) RT_NODISCARD;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,116 @@
+/* Blocks of rows and keys; the products of blocks by OpenBLAS, one thread each. */
+#include "arithmetic/block.h"
+
+#include <cblas.h>
+#include <string.h>
+
+rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *q_pos, int64_t n_q,
+                           const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k, rt_blocks *out)
+{
+    rt_blocks b = {.n_q = n_q, .n_k = n_k, .k_pos = k_pos, .block_q = block_q, .block_k = block_k};
+    b.n_qb = (n_q + block_q - 1) / block_q;
+    b.n_kb = (n_k + block_k - 1) / block_k;
+    b.store = rt_alloc(ctx, 2 * n_q + 4 * b.n_qb + 2 * b.n_kb, sizeof *b.store);
+    b.store_flags = rt_alloc(ctx, b.n_qb, sizeof *b.store_flags);
+    if (b.store == NULL || b.store_flags == NULL) {
+        rt_free(b.store);
+        rt_free(b.store_flags);
+        return RT_ERR_NOMEM;
+    }
+    b.lo = b.store;
+    b.hi = b.lo + n_q;
+    b.lo_min = b.hi + n_q;
+    b.lo_max = b.lo_min + b.n_qb;
+    b.hi_min = b.lo_max + b.n_qb;
+    b.hi_max = b.hi_min + b.n_qb;
+    b.k_min = b.hi_max + b.n_qb;
+    b.k_max = b.k_min + b.n_kb;
+    b.any_empty = b.store_flags;
+    for (int64_t q = 0; q < b.n_qb; q++) {
+        b.lo_min[q] = b.hi_min[q] = INT64_MAX;
+        b.lo_max[q] = b.hi_max[q] = INT64_MIN;
+        b.any_empty[q] = false;
+        for (int64_t i = q * block_q; i < rt_min64(n_q, (q + 1) * block_q); i++) {
+            rt_mask_row(p, q_pos[i], &b.lo[i], &b.hi[i]);
+            if (b.lo[i] >= b.hi[i]) {
+                b.any_empty[q] = true;
+                continue;
+            }
+            b.lo_min[q] = rt_min64(b.lo_min[q], b.lo[i]);
+            b.lo_max[q] = rt_max64(b.lo_max[q], b.lo[i]);
+            b.hi_min[q] = rt_min64(b.hi_min[q], b.hi[i]);
+            b.hi_max[q] = rt_max64(b.hi_max[q], b.hi[i]);
+        }
+    }
+    for (int64_t k = 0; k < b.n_kb; k++) {
+        b.k_min[k] = INT64_MAX;
+        b.k_max[k] = INT64_MIN;
+        for (int64_t j = k * block_k; j < rt_min64(n_k, (k + 1) * block_k); j++) {
+            b.k_min[k] = rt_min64(b.k_min[k], k_pos[j]);
+            b.k_max[k] = rt_max64(b.k_max[k], k_pos[j]);
+        }
+    }
+    *out = b;
+    return RT_OK;
+}
+
+void rt_blocks_reset(rt_blocks *b)
+{
+    rt_free(b->store);
+    rt_free(b->store_flags);
+    memset(b, 0, sizeof *b);
+}
+
+rt_block_class rt_blocks_classify(const rt_blocks *b, int64_t qb, int64_t kb)
+{
+    if (b->hi_max[qb] == INT64_MIN || b->k_max[kb] < b->lo_min[qb] || b->k_min[kb] >= b->hi_max[qb])
+        return RT_BLOCK_EMPTY;
+    if (!b->any_empty[qb] && b->k_min[kb] >= b->lo_max[qb] && b->k_max[kb] < b->hi_min[qb])
+        return RT_BLOCK_FULL;
+    return RT_BLOCK_PARTIAL;
+}
+
+bool rt_rows_not_finite(const double *rows, int64_t n, int64_t width, int64_t stride, bool *flags)
+{
+    bool any = false;
+    for (int64_t i = 0; i < n; i++) {
+        /* x - x is 0 for every finite x and NaN otherwise, and NaN stays NaN in a sum. */
+        double s = 0;
+        for (int64_t d = 0; d < width; d++)
+            s += rows[i * stride + d] - rows[i * stride + d];
+        flags[i] = isnan(s);
+        any = any || flags[i];
+    }
+    return any;
+}
+
+void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags, double *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (flags[i])
+            memset(out + i * width, 0, (size_t)width * sizeof *out);
+        else
+            memcpy(out + i * width, rows + i * stride, (size_t)width * sizeof *out);
+    }
+}
+
+void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
+                int64_t ldb, double beta, double *c, int64_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda,
+                b, (blasint)ldb, beta, c, (blasint)ldc);
+}
+
+void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
+                int64_t ldb, double beta, double *c, int64_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a,
+                (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
+}
+
+void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
+                int64_t ldb, double beta, double *c, int64_t ldc)
+{
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda,
+                b, (blasint)ldb, beta, c, (blasint)ldc);
+}

@@ -1,0 +1,60 @@
+/* Blocks of rows and keys: which pairs of a block are visible, and rows that hold a NaN or an infinity. */
+#ifndef RT_ARITHMETIC_BLOCK_H
+#define RT_ARITHMETIC_BLOCK_H
+
+#include <math.h>
+
+#include "arithmetic/ops.h"
+
+enum { RT_BLOCK_Q = 128, RT_BLOCK_K = 256 };
+
+typedef enum { RT_BLOCK_EMPTY, RT_BLOCK_PARTIAL, RT_BLOCK_FULL } rt_block_class;
+
+/* Positions of a tile with what each query sees, and the extremes of each block. */
+typedef struct {
+    int64_t n_q, n_k;
+    const int64_t *k_pos;
+    int64_t *lo, *hi;                          /* n_q: keys [lo, hi) of each row */
+    int64_t n_qb, n_kb;
+    int64_t *lo_min, *lo_max, *hi_min, *hi_max; /* n_qb: extremes over the rows that see any key */
+    bool *any_empty;                            /* n_qb: some row of the block sees no key at all */
+    int64_t *k_min, *k_max;                     /* n_kb */
+    int64_t block_q, block_k;
+    int64_t *store;
+    bool *store_flags;
+} rt_blocks;
+
+rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *q_pos, int64_t n_q,
+                           const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k,
+                           rt_blocks *out) RT_NODISCARD;
+void rt_blocks_reset(rt_blocks *b);
+rt_block_class rt_blocks_classify(const rt_blocks *b, int64_t qb, int64_t kb);
+
+static inline bool rt_blocks_visible(const rt_blocks *b, int64_t row, int64_t key)
+{
+    return b->k_pos[key] >= b->lo[row] && b->k_pos[key] < b->hi[row];
+}
+static inline int64_t rt_min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+static inline int64_t rt_max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* flags[i] = row i (width doubles, `stride` apart) holds a NaN or an infinity; true if any does. */
+bool rt_rows_not_finite(const double *rows, int64_t n, int64_t width, int64_t stride, bool *flags);
+
+/* A dense copy of n rows in which the flagged ones are zero (they must not reach a product). */
+void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags, double *out);
+
+/* C (m x n, row stride ldc) = alpha A (m x k) B^T (n x k) [+ C], and = alpha A^T (k x m) B (k x n) + beta C ... */
+void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
+                int64_t ldb, double beta, double *c, int64_t ldc);
+void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
+                int64_t ldb, double beta, double *c, int64_t ldc);
+void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
+                int64_t ldb, double beta, double *c, int64_t ldc);
+
+#endif

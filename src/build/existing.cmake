@@ -1,0 +1,12 @@
+# Drop the files of a list that do not exist yet, saying so.  Goes away when all are written.
+function(rt_keep_existing list)
+  set(kept)
+  foreach(file IN LISTS ${list})
+    if(EXISTS "${PROJECT_SOURCE_DIR}/${file}")
+      list(APPEND kept "${file}")
+    else()
+      message(STATUS "absent source: ${file}")
+    endif()
+  endforeach()
+  set(${list} "${kept}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,43 @@
+/* The one table of flags: it drives the parser and the help. */
+#ifndef RT_CLI_OPTIONS_H
+#define RT_CLI_OPTIONS_H
+
+#include <ringtrue/ringtrue.h>
+
+enum { RT_MAX_ARGUMENTS = 4096, RT_MAX_DECLARATIONS = 16 };
+
+/* What the flags said; `set` has a bit for each flag that was given (RT_FLAG_ in options.c order). */
+typedef struct {
+    const char *verb;
+    const char *arguments[RT_MAX_ARGUMENTS];
+    int64_t n_arguments;
+    rt_family family;
+    uint64_t seed;
+    int64_t batch, seqlen, seqlen_k, heads, kv_heads, dim, dim_v, ranks;
+    rt_dtype dtype, out_dtype;
+    bool has_out_dtype;
+    rt_mask_kind mask;
+    int64_t *cu_q, *cu_k; /* rt_alloc */
+    int64_t n_cu_q, n_cu_k;
+    const char *scale;
+    const char *plan, *layout, *arith, *spec, *output, *remainder;
+    const char *declare[RT_MAX_DECLARATIONS];
+    int64_t n_declare;
+    double delta;
+    bool has_layout, has_remainder, has_ranks, has_plan;
+    rt_layout_kind layout_kind;
+    rt_remainder remainder_kind;
+    bool json, fingerprint, force, verify, list, summary, forward_only, quiet, help;
+} rt_options;
+
+/* Parse the arguments after the verb.  RT_ERR_ARG with one line on what is wrong. */
+rt_status rt_options_parse(rt_context *ctx, int argc, char **argv, rt_options *out) RT_NODISCARD;
+void rt_options_reset(rt_options *o);
+/* The help of a verb, from the table. */
+void rt_options_help(FILE *f, const char *verb);
+/* The problem that the flags describe (gen, plan). */
+rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *out) RT_NODISCARD;
+/* Apply --declare KEY=VALUE to a declaration. */
+rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *d) RT_NODISCARD;
+
+#endif

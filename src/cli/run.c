@@ -1,0 +1,277 @@
+/* ringtrue run: a plan on the inputs of a dump; writes a dump of one file per rank, or fingerprints. */
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const rt_tensor_id inputs[] = {RT_Q, RT_K, RT_V, RT_DOUT};
+enum { MAX_TENSORS = RT_TENSOR_COUNT + 2 };
+
+/* One rank's file while it is written. */
+typedef struct {
+    rt_file_writer file;
+    bool open;
+    void *data[RT_TENSOR_COUNT];
+} rank_file;
+
+typedef struct {
+    const rt_dump *in;
+    const rt_problem *p;
+    const rt_layout *l;
+    rt_dtype result, lse;
+    rank_file *files; /* P; NULL without -o */
+    rt_fingerprint print[RT_TENSOR_COUNT];
+    unsigned char element[8];
+    void *row;        /* one encoded row */
+} run_sink;
+
+static void load(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row)
+{
+    const run_sink *s = arg;
+    rt_dump_load(s->in, t, b, pos, h, row);
+}
+
+static void store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h, const double *row)
+{
+    run_sink *s = arg;
+    int64_t length, heads, width;
+    rt_cli_shape(s->p, t, &length, &heads, &width);
+    const rt_dtype dtype = t == RT_LSE ? s->lse : s->result;
+    rt_store(dtype, row, width, s->row);
+    rt_fingerprint_row(&s->print[t], t, b, pos, h, dtype, s->row, width);
+    if (s->files == NULL)
+        return;
+    const int64_t n = rt_layout_count(s->l, rt_cli_key_side(t) ? RT_SIDE_KV : RT_SIDE_Q, rank);
+    const int64_t at = t == RT_LSE ? (b * heads + h) * n + slot : (b * n + slot) * heads + h; /* lse (B, H, S), others (B, S, H, D) */
+    memcpy((char *)s->files[rank].data[t] + (size_t)(at * width) * rt_dtype_size(dtype), s->row, (size_t)width * rt_dtype_size(dtype));
+}
+
+/* Create rank r's file: inputs copied as they are, results to come, positions of its slots. */
+static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, const char *aside, const char *spec)
+{
+    const rt_problem *p = s->p;
+    rt_tensor_decl decl[MAX_TENSORS];
+    rt_tensor_id id[MAX_TENSORS];
+    int64_t n = 0;
+    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+        const bool input = t <= RT_DOUT;
+        if ((input && !s->in->present[t]) || (t >= RT_DQ && !backward))
+            continue;
+        int64_t length, heads, width;
+        rt_cli_shape(p, (rt_tensor_id)t, &length, &heads, &width);
+        const int64_t count = rt_layout_count(s->l, rt_cli_key_side((rt_tensor_id)t) ? RT_SIDE_KV : RT_SIDE_Q, r);
+        id[n] = (rt_tensor_id)t;
+        decl[n] = (rt_tensor_decl){.name = rt_tensor_name((rt_tensor_id)t),
+                                   .dtype = input ? s->in->dtype[t] : t == RT_LSE ? s->lse : s->result,
+                                   .ndim = t == RT_LSE ? 3 : 4,
+                                   .shape = {p->batch, count, heads, width}};
+        if (t == RT_LSE) {
+            decl[n].shape[1] = heads;
+            decl[n].shape[2] = count;
+        }
+        n++;
+    }
+    const int64_t n_tensors = n;
+    const bool two = p->seqlen_q != p->seqlen_k;
+    decl[n++] = (rt_tensor_decl){.name = "pos", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_Q, r)}};
+    if (two)
+        decl[n++] = (rt_tensor_decl){.name = "pos_k", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_KV, r)}};
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/rank%d.safetensors", aside, r) >= (int)sizeof path)
+        return rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", c->o->output);
+    rank_file *f = &s->files[r];
+    RT_TRY(rt_file_create(c->ctx, path, decl, n, spec, &f->file));
+    f->open = true;
+    for (int64_t i = 0; i < n_tensors; i++)
+        f->data[id[i]] = f->file.data[i];
+    for (int64_t k = n_tensors; k < n; k++)
+        memcpy(f->file.data[k], rt_layout_positions(s->l, k == n_tensors ? RT_SIDE_Q : RT_SIDE_KV, r),
+               (size_t)decl[k].shape[0] * sizeof(int64_t));
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        const rt_tensor_id t = inputs[i];
+        if (!s->in->present[t])
+            continue;
+        int64_t length, heads, width;
+        rt_cli_shape(p, t, &length, &heads, &width);
+        const rt_side side = rt_cli_key_side(t) ? RT_SIDE_KV : RT_SIDE_Q;
+        const int64_t *pos = rt_layout_positions(s->l, side, r);
+        char *at = f->data[t];
+        const size_t bytes = (size_t)width * rt_dtype_size(s->in->dtype[t]);
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t x = 0; x < rt_layout_count(s->l, side, r); x++)
+                for (int64_t h = 0; h < heads; h++, at += bytes)
+                    memcpy(at, rt_dump_row(s->in, t, b, pos[x], h), bytes);
+    }
+    return RT_OK;
+}
+
+/* The layout that the flags, or else the dump's spec, ask for. */
+static rt_status choose_layout(rt_cli *c, const rt_dump *in, rt_layout *out)
+{
+    const rt_options *o = c->o;
+    const rt_spec *s = &in->spec;
+    const rt_layout_kind kind = o->has_layout ? o->layout_kind : s->layout;
+    const int32_t ranks = o->has_ranks ? (int32_t)o->ranks : s->ranks;
+    if (kind != RT_LAYOUT_POSITIONS)
+        return rt_layout_create(c->ctx, &s->problem, kind, o->has_remainder ? o->remainder_kind : s->remainder, ranks, out);
+    if (ranks != s->ranks)
+        return rt_fail(c->ctx, RT_ERR_ARG, "--ranks %d: the dump's layout is a position list for %d ranks. Hint: give --layout too", ranks,
+                       s->ranks);
+    int64_t *n_q = rt_alloc(c->ctx, 2 * (int64_t)ranks, sizeof *n_q);
+    if (n_q == NULL)
+        return RT_ERR_NOMEM;
+    for (int32_t r = 0; r < ranks; r++) {
+        n_q[r] = rt_layout_count(&in->layout, RT_SIDE_Q, r);
+        n_q[ranks + r] = rt_layout_count(&in->layout, RT_SIDE_KV, r);
+    }
+    const rt_status st = rt_layout_from_positions(c->ctx, &s->problem, ranks, n_q, in->layout.side[RT_SIDE_Q].pos, n_q + ranks,
+                                                  in->layout.side[RT_SIDE_KV].pos, out);
+    rt_free(n_q);
+    return st;
+}
+
+/* The spec of what is written. */
+static rt_status output_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, const rt_plan *plan, char **text)
+{
+    rt_spec spec;
+    RT_TRY(rt_spec_init(c->ctx, &in->spec.problem, in->dtype[RT_Q], &spec));
+    spec.ranks = l->ranks;
+    spec.layout = l->kind;
+    spec.remainder = l->remainder;
+    rt_status st = RT_OK;
+    if (l->kind == RT_LAYOUT_POSITIONS) {
+        const bool two = in->spec.problem.seqlen_q != in->spec.problem.seqlen_k;
+        spec.positions = rt_alloc(c->ctx, 8, 1);
+        spec.positions_k = two ? rt_alloc(c->ctx, 8, 1) : NULL;
+        if (spec.positions == NULL || (two && spec.positions_k == NULL)) {
+            st = RT_ERR_NOMEM;
+        } else {
+            strcpy(spec.positions, "pos");
+            if (two)
+                strcpy(spec.positions_k, "pos_k");
+        }
+    }
+    snprintf(spec.algorithm, sizeof spec.algorithm, "%s", plan->name);
+    (void)rt_declared_of(c->o->arith, &spec.declared);
+    if (st == RT_OK)
+        st = rt_spec_write(c->ctx, &spec, text);
+    rt_spec_reset(&spec);
+    return st;
+}
+
+static rt_status open_files(rt_cli *c, run_sink *s, const rt_plan *plan, bool backward, char **aside)
+{
+    const rt_options *o = c->o;
+    char *text = NULL, shared[4096] = "";
+    rt_status st = RT_OK;
+    if (c->root) {
+        st = rt_folder_begin(c->ctx, o->output, o->force, aside);
+        if (st == RT_OK && snprintf(shared, sizeof shared, "%s", *aside) >= (int)sizeof shared)
+            st = rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", o->output);
+    }
+    RT_TRY(rt_comm_agree(c->ctx, c->comm, st));
+    RT_TRY(rt_comm_broadcast(c->ctx, c->comm, shared, sizeof shared));
+    st = output_spec(c, s->in, s->l, plan, &text);
+    s->files = st == RT_OK ? rt_calloc(c->ctx, s->l->ranks, sizeof *s->files) : NULL;
+    if (st == RT_OK && s->files == NULL)
+        st = RT_ERR_NOMEM;
+    for (int32_t r = 0; r < s->l->ranks && st == RT_OK; r++)
+        if (rt_comm_owner(c->comm, r, s->l->ranks) == rt_comm_rank(c->comm))
+            st = create_file(c, s, r, backward, shared, text);
+    rt_free(text);
+    return rt_comm_agree(c->ctx, c->comm, st);
+}
+
+/* Finish every file, or give all of them up; then the folder appears, or does not. */
+static rt_status close_files(rt_cli *c, run_sink *s, rt_status st, char **aside)
+{
+    for (int32_t r = 0; s->files != NULL && r < s->l->ranks; r++) {
+        if (!s->files[r].open)
+            continue;
+        if (st == RT_OK)
+            st = rt_file_finish(c->ctx, &s->files[r].file);
+        else
+            rt_file_abandon(&s->files[r].file);
+    }
+    rt_free(s->files);
+    st = rt_comm_agree(c->ctx, c->comm, st);
+    if (c->root && *aside != NULL) {
+        if (st == RT_OK)
+            st = rt_folder_commit(c->ctx, c->o->output, c->o->force, aside);
+        else
+            rt_folder_abandon(aside);
+    }
+    return rt_comm_agree(c->ctx, c->comm, st);
+}
+
+static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool backward, const rt_run_stats *stats)
+{
+    const rt_options *o = c->o;
+    uint64_t words[2 * RT_TENSOR_COUNT + 2];
+    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+        words[2 * t] = s->print[t].lane[0];
+        words[2 * t + 1] = s->print[t].lane[1];
+    }
+    words[2 * RT_TENSOR_COUNT] = stats->bytes_sent;
+    words[2 * RT_TENSOR_COUNT + 1] = stats->messages;
+    RT_TRY(rt_comm_sum_words(c->ctx, c->comm, words, 2 * RT_TENSOR_COUNT + 2));
+    if (!c->root)
+        return RT_OK;
+    printf("# ringtrue %s  run %s  plan %s  layout %s  P %d  arith %s  %d process%s  %d thread%s  %s\n", RT_VERSION, o->arguments[0], plan->name,
+           rt_layout_name(s->l->kind), s->l->ranks, o->arith, rt_comm_size(c->comm), rt_comm_size(c->comm) == 1 ? "" : "es",
+           omp_get_max_threads(), omp_get_max_threads() == 1 ? "" : "s", rt_blas_description());
+    if (s->l->note[0] != '\0')
+        printf("# note: %s\n", s->l->note);
+    for (int t = RT_LSE; t < (backward ? RT_TENSOR_COUNT : RT_DQ) && o->fingerprint; t++) {
+        const rt_fingerprint f = {{words[2 * t], words[2 * t + 1]}};
+        rt_cli_print_fingerprint(stdout, (rt_tensor_id)t, t == RT_LSE ? s->lse : s->result, &f);
+    }
+    printf("# %s  %.3f s, waited %.3f s on process 0;  %llu messages, %.3f MiB between processes\n", backward ? "forward and backward" : "forward",
+           stats->seconds, stats->wait_seconds, (unsigned long long)words[2 * RT_TENSOR_COUNT + 1],
+           (double)words[2 * RT_TENSOR_COUNT] / 1048576.0);
+    return RT_OK;
+}
+
+rt_status rt_cli_run(rt_cli *c)
+{
+    const rt_options *o = c->o;
+    if (o->output == NULL && !o->fingerprint)
+        return rt_fail(c->ctx, RT_ERR_ARG, "run needs -o FOLDER or --fingerprint: where should the result go?");
+    rt_dump in;
+    RT_TRY(rt_comm_agree(c->ctx, c->comm, rt_cli_open(c, 0, o->n_arguments, &in)));
+    const rt_arithmetic_ops *arith = rt_arithmetic_find(o->arith);
+    const bool backward = in.present[RT_DOUT] && !o->forward_only;
+    rt_layout layout = {0};
+    rt_plan plan = {.name = ""};
+    char *aside = NULL;
+    run_sink s = {.in = &in, .p = &in.spec.problem, .l = &layout};
+    s.result = o->has_out_dtype ? o->out_dtype : rt_arithmetic_result(arith);
+    s.lse = s.result == RT_F64 ? RT_F64 : RT_F32;
+    const int64_t widest = s.p->dim > s.p->dim_v ? s.p->dim : s.p->dim_v;
+    rt_status st = choose_layout(c, &in, &layout);
+    if (st == RT_OK)
+        st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout, &(rt_plan_options){.move_empty = true}, &plan);
+    if (st == RT_OK) {
+        s.row = rt_alloc(c->ctx, widest, 8);
+        st = s.row == NULL ? RT_ERR_NOMEM : RT_OK;
+    }
+    st = rt_comm_agree(c->ctx, c->comm, st);
+    if (st != RT_OK)
+        goto reset_plan;
+    if (o->output != NULL)
+        st = open_files(c, &s, &plan, backward, &aside);
+    rt_run_stats stats = {0};
+    const rt_run_io io = {.load = load, .store = store, .arg = &s, .backward = backward};
+    if (st == RT_OK)
+        st = rt_run(c->ctx, c->comm, s.p, &layout, &plan, arith, &io, &stats);
+    st = close_files(c, &s, st, &aside);
+    if (st == RT_OK)
+        st = print_results(c, &s, &plan, backward, &stats);
+reset_plan:
+    rt_free(s.row);
+    rt_plan_reset(&plan);
+    rt_layout_reset(&layout);
+    rt_dump_close(&in);
+    return st;
+}

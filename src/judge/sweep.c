@@ -1,0 +1,167 @@
+/* The sweep's blocks, loads and memory. */
+#include "judge/sweep.h"
+
+#include <string.h>
+
+rt_status rt_cut_create(rt_context *ctx, int64_t n, const int32_t *group_of, int32_t groups, int64_t block, rt_cut *out)
+{
+    rt_cut c = {.n = n};
+    rt_status st = RT_ERR_NOMEM;
+    int64_t *start = rt_calloc(ctx, groups + 1, sizeof *start);
+    if (start == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t i = 0; i < n; i++)
+        start[group_of == NULL ? 1 : group_of[i] + 1]++;
+    for (int32_t r = 0; r < groups; r++) {
+        c.blocks += (start[r + 1] + block - 1) / block;
+        start[r + 1] += start[r];
+    }
+    c.order = rt_alloc(ctx, n, sizeof *c.order);
+    c.first = rt_alloc(ctx, c.blocks + 1, sizeof *c.first);
+    c.group = rt_alloc(ctx, c.blocks, sizeof *c.group);
+    c.low = rt_alloc(ctx, c.blocks, sizeof *c.low);
+    c.high = rt_alloc(ctx, c.blocks, sizeof *c.high);
+    if (c.order == NULL || c.first == NULL || c.group == NULL || c.low == NULL || c.high == NULL)
+        goto free_start;
+    int64_t at = 0;
+    for (int32_t r = 0; r < groups; r++)
+        for (int64_t i = start[r]; i < start[r + 1]; i += block) {
+            c.first[at] = i;
+            c.group[at++] = r;
+        }
+    c.first[at] = n;
+    for (int64_t i = 0; i < n; i++)
+        c.order[start[group_of == NULL ? 0 : group_of[i]]++] = i;
+    for (int64_t x = 0; x < c.blocks; x++) { /* ascending inside a block */
+        c.low[x] = c.order[c.first[x]];
+        c.high[x] = c.order[c.first[x + 1] - 1];
+    }
+    *out = c;
+    st = RT_OK;
+free_start:
+    rt_free(start);
+    if (st != RT_OK)
+        rt_cut_reset(&c);
+    return st;
+}
+
+void rt_cut_reset(rt_cut *c)
+{
+    rt_free(c->order);
+    rt_free(c->first);
+    rt_free(c->group);
+    rt_free(c->low);
+    rt_free(c->high);
+    memset(c, 0, sizeof *c);
+}
+
+rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_work *w)
+{
+    const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, Q = RT_BLOCK_Q, K = RT_BLOCK_K, QK = Q * K;
+    const int64_t sizes[] = {Q * D,     Q * Dv,    K * D,     K * 2 * Dv, K * D,     Q * Dv,        QK,
+                             2 * QK,    3 * QK,    2 * K * X, 6 * K * X,  2 * K * X, 2 * K * X,     2 * K * X,
+                             2 * K * X, K + X,     4 * X + K, 3 * QK, 11 * K * (D + Dv), 3 * X};
+    double **at[] = {&w->q,   &w->dout, &w->k,   &w->v,    &w->kk,  &w->vv,    &w->s,   &w->m2, &w->m5,
+                     &w->acc, &w->big,  &w->prev, &w->top, &w->t_abs, &w->t_sq, &w->vis, &w->row, &w->three, &w->keys, &w->got};
+    int64_t total = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        total += (sizes[i] + 7) / 8 * 8;
+    memset(w, 0, sizeof *w);
+    w->store = rt_alloc(ctx, total, sizeof *w->store);
+    if (w->store == NULL)
+        return RT_ERR_NOMEM;
+    total = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        *at[i] = w->store + total;
+        total += (sizes[i] + 7) / 8 * 8;
+    }
+    return RT_OK;
+}
+
+void rt_sweep_work_reset(rt_sweep_work *w)
+{
+    rt_free(w->store);
+    w->store = NULL;
+}
+
+void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n, int64_t width, double *out,
+                   uint8_t *bad)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double *row = out + i * width, sum = 0;
+        s->in->load(s->in->arg, t, s->b, pos[i], head, row);
+        for (int64_t d = 0; d < width; d++)
+            sum += row[d] - row[d]; /* 0 if every one is finite */
+        bad[i] = 0;
+        if (!isnan(sum))
+            continue;
+        for (int64_t d = 0; d < width; d++) {
+            const uint8_t kind = rt_not_finite(row[d]);
+            bad[i] = kind > bad[i] ? kind : bad[i];
+        }
+        memset(row, 0, (size_t)width * sizeof *row);
+    }
+}
+
+void rt_sweep_norms(const double *x, int64_t n, double *norm1, double *norm2)
+{
+    double s1 = 0, s2 = 0;
+    for (int64_t d = 0; d < n; d++) {
+        const double y = x[d] * x[d];
+        s1 += y;
+        s2 += y * y;
+    }
+    *norm1 = sqrt(s1);
+    *norm2 = sqrt(s2);
+}
+
+void rt_sweep_grow(int64_t n, const double *restrict x, double *restrict top)
+{
+    for (int64_t d = 0; d < n; d++) {
+        const double a = fabs(x[d]);
+        top[d] = a > top[d] ? a : top[d];
+    }
+}
+
+void rt_sweep_close_partial(int64_t n, const double *restrict x, double *restrict prev, double *restrict t_abs,
+                            double *restrict t_sq)
+{
+    for (int64_t d = 0; d < n; d++) {
+        const double t = x[d] - prev[d];
+        t_abs[d] += fabs(t);
+        t_sq[d] += t * t;
+        prev[d] = x[d];
+    }
+}
+
+rt_score_terms rt_sweep_score_terms(const rt_sweep *s)
+{
+    const rt_budget *b = &s->budget;
+    const double alpha = fabs(s->p->scale), D = (double)s->p->dim;
+    const double half_d = b->matrix_unit ? 0 : 0.5 * D;
+    return (rt_score_terms){.det1 = rt_budget_dot(b, D) * alpha,
+                            .var1 = b->u * b->u * half_d * alpha * alpha,
+                            .u = b->u,
+                            .u2 = b->u * b->u,
+                            .half_d = half_d,
+                            .sys1 = rt_budget_dot_sys(b, D) * alpha};
+}
+
+rt_grad_terms rt_sweep_grad_terms(const rt_sweep *s, const rt_row_record *rec)
+{
+    const rt_budget *b = &s->budget;
+    const rt_score_terms c = rt_sweep_score_terms(s);
+    const double n = (double)rec->keys, Dv = (double)s->p->dim_v, half_v = b->matrix_unit ? 0 : 0.5 * Dv;
+    return (rt_grad_terms){.det1 = c.det1 * rec->q1,
+                           .var1 = c.var1 * rec->q2,
+                           .sys1 = c.sys1 * rec->q1,
+                           .det0 = b->exp_rel + 3 * b->u + rec->det_l,
+                           .sys0 = b->exp_rel + rec->sys_l,
+                           .g1 = rt_budget_dot(b, Dv) * rec->g1,
+                           .g2 = c.u2 * half_v * rec->g2,
+                           .g_sys = rt_budget_dot_sys(b, Dv) * rec->g1,
+                           .det_s = b->u_p + rt_budget_dot(b, n),
+                           .var_s = b->u_p * b->u_p + (b->matrix_unit ? 0 : c.u2 * n),
+                           .s_sys = rt_budget_dot_sys(b, n),
+                           .half_v = half_v};
+}

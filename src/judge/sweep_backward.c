@@ -1,0 +1,201 @@
+/* Keys: dK and dV of one block of keys, over the query shards, the heads of the group and the rows that see them.
+ *
+ * For dV the three readings are those of P: det w(rho + u_p + g(n)) + tau_p, var, sys; for dK those of dS, the same as in dQ, and
+ * with each row's own common terms (det_L, delta) as part of them: rows are independent of each other.
+ * Sums over |dO| and |q| use sqrt(sum c) sqrt(sum c x^2) >= sum c|x| (Cauchy-Schwarz), so one product with x^2 serves all three. */
+#include <string.h>
+
+#include "judge/sweep.h"
+
+enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K, SUMS = 11 };
+
+typedef struct {
+    int64_t nk, first;              /* positions first .. first + nk - 1 */
+    int64_t lo, hi;                 /* queries that see any of them: [lo, hi) */
+    double keys[K];                 /* (query, head) pairs that see each key */
+    double e_k[K], y_k[K], e_v[K], y_v[K]; /* column sums of the det and sys readings */
+    int64_t partials[K];
+    bool in_partial[K];
+    uint8_t bad_k[K], bad_v[K];
+} key_block;
+
+typedef struct {
+    int64_t nq;
+    const int64_t *pos;
+    uint8_t bad[Q];
+} row_block;
+
+/* The matrices of a row block against the key block; false if the mask empties it.
+ * m2: P, then dS.  m5: det, var, sys of P; s5 (a second set, in `three`): det, var, sys of dS. */
+static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block *r, rt_sweep_work *w, double *three)
+{
+    const rt_cut *c = &s->query_groups;
+    if (c->high[qb] < x->lo || c->low[qb] >= x->hi)
+        return false;
+    const int64_t D = s->p->dim, Dv = s->p->dim_v;
+    const rt_budget *b = &s->budget;
+    const rt_score_terms t = rt_sweep_score_terms(s);
+    r->pos = c->order + c->first[qb];
+    r->nq = c->first[qb + 1] - c->first[qb];
+    rt_sweep_load(s, RT_Q, h, r->pos, r->nq, D, w->q, r->bad);
+    rt_sweep_load(s, RT_DOUT, h, r->pos, r->nq, Dv, w->dout, r->bad);
+    const double *k = s->k + x->first * D, *v = s->v + x->first * Dv;
+    const double *restrict k1 = s->k1 + x->first, *restrict k2 = s->k2 + x->first, *restrict v1 = s->v1 + x->first,
+                 *restrict v2 = s->v2 + x->first;
+    rt_gemm_nt(r->nq, x->nk, D, s->p->scale, w->q, D, k, D, 0.0, w->s, K);
+    rt_gemm_nt(r->nq, x->nk, Dv, 1.0, w->dout, Dv, v, Dv, 0.0, w->m2 + r->nq * K, K);
+    const rt_row_record *records = s->rows + (h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
+    for (int64_t i = 0; i < r->nq; i++) {
+        double *restrict p = w->m2 + i * K, *restrict ds = w->m2 + (r->nq + i) * K;
+        double *restrict pe = w->m5 + i * K, *restrict pv = w->m5 + (r->nq + i) * K, *restrict py = w->m5 + (2 * r->nq + i) * K;
+        double *restrict e = three + i * K, *restrict var_ds = three + (r->nq + i) * K, *restrict y = three + (2 * r->nq + i) * K;
+        const double *restrict score = w->s + i * K;
+        const rt_row_record *rec = &records[r->pos[i]];
+        const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
+        if (hi <= x->first || lo >= x->first + x->nk) {
+            for (int64_t j = 0; j < x->nk; j++)
+                p[j] = ds[j] = pe[j] = pv[j] = py[j] = e[j] = var_ds[j] = y[j] = 0;
+            continue;
+        }
+        for (int64_t j = 0; j < x->nk; j++) {
+            const bool seen = x->first + j >= lo && x->first + j < hi;
+            w->vis[j] = seen ? 1.0 : 0.0;
+            p[j] = seen ? score[j] - rec->lse : -RT_INF;
+        }
+        rt_exp_vector(p, x->nk);
+        const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
+        const double L = rec->lse, delta = rec->delta, tau2 = b->tau_p * b->tau_p;
+        for (int64_t j = 0; j < x->nk; j++) {
+            const double vis = w->vis[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]), z = fabs(score[j] - L);
+            double rho = g.det1 * k1[j] + t.u * (a + 2 * z) + g.det0;
+            rho += rho * rho;
+            const double var = g.var1 * k2[j] + t.u2 * ((t.half_d + 1) * a * a + 2 * z * z + 3) + rec->var_l;
+            const double sys = g.sys1 * k1[j] + g.sys0;
+            const double grad = p[j] * u, ag = fabs(grad), p2 = p[j] * p[j];
+            ds[j] = grad;
+            pe[j] = p[j] * (rho + g.det_s) + b->tau_p * vis;
+            pv[j] = p2 * (var + g.var_s) + tau2 * vis;
+            py[j] = p[j] * (sys + g.s_sys);
+            e[j] = p[j] * (rho * au + g.g1 * v1[j] + rec->det_d) + g.det_s * ag + b->tau_p * vis;
+            var_ds[j] = p2 * (var * u * u + t.u2 * g.half_v * dp * dp + g.g2 * v2[j] + rec->var_d) + g.var_s * grad * grad + tau2 * vis;
+            y[j] = p[j] * (sys * au + g.g_sys * v1[j] + rec->sys_d) + g.s_sys * ag;
+            x->e_v[j] += pe[j];
+            x->y_v[j] += py[j];
+            x->e_k[j] += e[j];
+            x->y_k[j] += y[j];
+            x->keys[j] += vis;
+            if (vis > 0) {
+                x->in_partial[j] = true;
+                x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
+                const uint8_t pb = rec->bad_p > r->bad[i] ? rec->bad_p : r->bad[i];
+                x->bad_v[j] = pb > x->bad_v[j] ? pb : x->bad_v[j];
+            }
+        }
+    }
+    return true;
+}
+
+/* Accumulators of one result: value, then the three readings times x^2; width doubles a key. */
+typedef struct {
+    double *value, *det, *var, *sys, *top;
+    double *prev, *t_abs, *t_sq; /* by partial */
+    double *h_prev, *h_abs, *h_sq; /* by head of the group, where it has several */
+} sums;
+
+static sums point(double *store, int64_t n)
+{
+    return (sums){store,         store + n,     store + 2 * n, store + 3 * n, store + 4 * n, store + 5 * n,
+                  store + 6 * n, store + 7 * n, store + 8 * n, store + 9 * n, store + 10 * n};
+}
+
+static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t width, rt_tensor_id t, double factor, const double *e,
+                       const double *y, const uint8_t *bad, rt_sweep_work *w)
+{
+    const rt_budget *b = &s->budget;
+    const double u2 = b->u * b->u, gs2 = b->u_gs * b->u_gs, f = fabs(factor), f2 = f * f;
+    const double heads = (double)(s->p->heads_q / s->p->heads_kv);
+    rt_bounds *bounds = (rt_bounds *)(void *)w->m5;
+    double *truth = w->row;
+    uint8_t *undefined = (uint8_t *)(void *)w->vis;
+    for (int64_t j = 0; j < x->nk; j++) {
+        const double n = b->matrix_unit ? 0 : x->keys[j], joins = (double)(x->partials[j] - 1);
+        const bool rounds = joins > 0 || b->u_gb > rt_unit_roundoff(s->in->dtype[t]);
+        const double ub = rounds ? b->u_gb : 0, tb = rounds ? b->tau_gb : 0;
+        const double more = heads > 1 ? heads * (joins + 1) : 0; /* a group's heads may be rounded before they are added */
+        for (int64_t d = 0; d < width; d++) {
+            const int64_t at = j * width + d;
+            const double v = factor * a->value[at], M = f * a->top[at];
+            const double det = f * sqrt(e[j] * a->det[at]) + 2 * b->u * fabs(v) + (heads - 1) * b->u * 2 * M + ub * f * a->t_abs[at] +
+                               (joins + 1) * tb + (joins > 0 ? 2 * joins * b->u_gs * M : 0) + b->u_gb * f * a->h_abs[at] + more * b->tau_gb;
+            const double var = f2 * a->var[at] + u2 * (n + 4 * (heads - 1)) * M * M + 3 * u2 * v * v + ub * ub * f2 * a->t_sq[at] +
+                               (joins + 1) * tb * tb + (joins > 0 ? 4 * joins * gs2 * M * M : 0) + b->u_gb * b->u_gb * f2 * a->h_sq[at] +
+                               more * b->tau_gb * b->tau_gb;
+            const double sys = f * sqrt(y[j] * a->sys[at]);
+            truth[d] = v;
+            bounds[d] = x->keys[j] > 0 ? rt_budget_close(b, det, var, sys, s->lambda[t], s->in->dtype[t], v) : (rt_bounds){0};
+        }
+        memset(undefined, bad[j], (size_t)width);
+        rt_tally_row(s, w, t, x->first + j, s->g, width, truth, bounds, bad[j] > 0 ? undefined : NULL);
+    }
+}
+
+void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v, group = s->p->heads_q / s->p->heads_kv;
+    key_block x = {.first = s->keys.first[kb], .lo = INT64_MAX, .hi = INT64_MIN};
+    x.nk = s->keys.first[kb + 1] - x.first;
+    for (int64_t j = 0; j < x.nk; j++) {
+        const int64_t lo = s->col_lo[x.first + j], hi = s->col_hi[x.first + j];
+        if (lo < hi) {
+            x.lo = rt_min64(x.lo, lo);
+            x.hi = rt_max64(x.hi, hi);
+        }
+    }
+    const int64_t nd = x.nk * D, nv = x.nk * Dv;
+    memset(w->keys, 0, (size_t)(SUMS * (nd + nv)) * sizeof *w->keys);
+    const sums a = point(w->keys, nd), c = point(w->keys + SUMS * nd, nv);
+
+    const rt_cut *cut = &s->query_groups;
+    for (int64_t qb = 0, end; qb < cut->blocks; qb = end) {
+        for (end = qb + 1; end < cut->blocks && cut->group[end] == cut->group[qb]; end++)
+            ;
+        for (int64_t h = s->g * group; h < (s->g + 1) * group; h++) {
+            for (int64_t q = qb; q < end; q++) {
+                row_block r;
+                if (!matrices(s, h, q, &x, &r, w, w->three))
+                    continue;
+                /* P^T dO and the readings of P against dO^2 */
+                for (int64_t e = 0; e < r.nq * Dv; e++)
+                    w->vv[e] = w->dout[e] * w->dout[e];
+                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m2, K, w->dout, Dv, 1.0, c.value, Dv);
+                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5, K, w->vv, Dv, 1.0, c.det, Dv);
+                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5 + r.nq * K, K, w->vv, Dv, 1.0, c.var, Dv);
+                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5 + 2 * r.nq * K, K, w->vv, Dv, 1.0, c.sys, Dv);
+                rt_sweep_grow(nv, c.value, c.top);
+                /* dS^T Q and the readings of dS against Q^2 */
+                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->m2 + r.nq * K, K, w->q, D, 1.0, a.value, D);
+                for (int64_t e = 0; e < r.nq * D; e++)
+                    w->q[e] *= w->q[e];
+                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three, K, w->q, D, 1.0, a.det, D);
+                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three + r.nq * K, K, w->q, D, 1.0, a.var, D);
+                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three + 2 * r.nq * K, K, w->q, D, 1.0, a.sys, D);
+                rt_sweep_grow(nd, a.value, a.top);
+            }
+            if (group > 1) {
+                rt_sweep_close_partial(nd, a.value, a.h_prev, a.h_abs, a.h_sq);
+                rt_sweep_close_partial(nv, c.value, c.h_prev, c.h_abs, c.h_sq);
+            }
+        }
+        rt_sweep_close_partial(nd, a.value, a.prev, a.t_abs, a.t_sq);
+        rt_sweep_close_partial(nv, c.value, c.prev, c.t_abs, c.t_sq);
+        for (int64_t j = 0; j < x.nk; j++) {
+            x.partials[j] += x.in_partial[j];
+            x.in_partial[j] = false;
+        }
+    }
+    /* An infinity or a NaN in a key's own slot reaches its dK through the rows that see it, and only through them. */
+    if (s->any[RT_DK])
+        close_keys(s, &x, &a, D, RT_DK, s->p->scale, x.e_k, x.y_k, x.bad_k, w);
+    if (s->any[RT_DV])
+        close_keys(s, &x, &c, Dv, RT_DV, 1.0, x.e_v, x.y_v, x.bad_v, w);
+}

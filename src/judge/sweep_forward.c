@@ -1,0 +1,438 @@
+/* Rows: O, LSE, dQ of one block of queries of one head, with their bounds (budget.h). */
+#include <string.h>
+
+#include "judge/sweep.h"
+
+enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K };
+
+typedef struct {
+    int64_t h, nq, r0;
+    const int64_t *pos;
+    double top[Q], l[Q], lse[Q];
+    double sum_rho[Q], sum_rho2[Q], sum_var[Q], max_var[Q], max_w[Q], sum_sys[Q], sum_sys2[Q];
+    double sum_e[Q], sum_y[Q]; /* of dS: det, sys */
+    int64_t keys[Q];
+    int32_t partials[Q], last_group[Q];
+    double q1[Q], q2[Q], g1[Q], g2[Q];
+    uint8_t q_bad[Q], g_bad[Q], bad_p[Q], bad_s[Q];
+} row_block;
+
+typedef struct {
+    int64_t nk;
+    const int64_t *pos;
+    double k1[K], k2[K], v1[K], v2[K];
+} key_block;
+
+/* A block of keys that some row of the block sees; false if none does. */
+static bool gather(const rt_sweep *s, const row_block *r, int64_t kb, bool values, key_block *x, rt_sweep_work *w, bool *full)
+{
+    const rt_cut *c = &s->key_groups;
+    int64_t lo_min = INT64_MAX, hi_max = INT64_MIN;
+    *full = true;
+    for (int64_t i = 0; i < r->nq; i++) {
+        const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
+        if (lo < hi) {
+            lo_min = rt_min64(lo_min, lo);
+            hi_max = rt_max64(hi_max, hi);
+        }
+        *full = *full && lo <= c->low[kb] && c->high[kb] < hi;
+    }
+    if (hi_max == INT64_MIN || c->high[kb] < lo_min || c->low[kb] >= hi_max)
+        return false;
+    x->pos = c->order + c->first[kb];
+    x->nk = c->first[kb + 1] - c->first[kb];
+    const int64_t D = s->p->dim, Dv = s->p->dim_v;
+    for (int64_t j = 0; j < x->nk; j++) {
+        const int64_t y = x->pos[j];
+        memcpy(w->k + j * D, s->k + y * D, (size_t)D * sizeof(double));
+        x->k1[j] = s->k1[y];
+        x->k2[j] = s->k2[y];
+        if (values) {
+            double *v = w->v + j * 2 * Dv;
+            memcpy(v, s->v + y * Dv, (size_t)Dv * sizeof(double));
+            for (int64_t d = 0; d < Dv; d++)
+                v[Dv + d] = v[d] * v[d];
+            x->v1[j] = s->v1[y];
+            x->v2[j] = s->v2[y];
+        }
+    }
+    return true;
+}
+
+/* vis[j] = 1 where row i sees key j; how many it sees. */
+static int64_t visible(const rt_sweep *s, const row_block *r, int64_t i, const key_block *x, bool full, double *vis)
+{
+    const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
+    int64_t n = 0;
+    for (int64_t j = 0; j < x->nk; j++) {
+        const bool seen = full || (x->pos[j] >= lo && x->pos[j] < hi);
+        vis[j] = seen ? 1.0 : 0.0;
+        n += seen;
+    }
+    return n;
+}
+
+/* Pass 1: the maximum and the sum of exponentials of every row, hence L. */
+static void pass_lse(const rt_sweep *s, row_block *r, rt_sweep_work *w)
+{
+    key_block x;
+    bool full;
+    for (int64_t i = 0; i < r->nq; i++) {
+        r->top[i] = -RT_INF;
+        r->l[i] = 0;
+        r->keys[i] = 0;
+        r->partials[i] = 0;
+        r->last_group[i] = -1;
+    }
+    for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
+        if (!gather(s, r, kb, false, &x, w, &full))
+            continue;
+        rt_gemm_nt(r->nq, x.nk, s->p->dim, s->p->scale, w->q, s->p->dim, w->k, s->p->dim, 0.0, w->s, K);
+        for (int64_t i = 0; i < r->nq; i++) {
+            double *row = w->s + i * K, top = r->top[i];
+            const int64_t n = visible(s, r, i, &x, full, w->vis);
+            if (n == 0)
+                continue;
+            r->keys[i] += n;
+            if (s->key_groups.group[kb] != r->last_group[i]) {
+                r->last_group[i] = s->key_groups.group[kb];
+                r->partials[i]++;
+            }
+            for (int64_t j = 0; j < x.nk; j++) {
+                row[j] = w->vis[j] > 0 ? row[j] : -RT_INF;
+                top = row[j] > top ? row[j] : top;
+            }
+            for (int64_t j = 0; j < x.nk; j++)
+                row[j] -= top;
+            rt_exp_vector(row, x.nk);
+            double sum = 0;
+            for (int64_t j = 0; j < x.nk; j++)
+                sum += row[j];
+            r->l[i] = (rt_is_minus_inf(r->top[i]) ? 0 : r->l[i] * rt_exp_scalar(r->top[i] - top)) + sum;
+            r->top[i] = top;
+        }
+    }
+    for (int64_t i = 0; i < r->nq; i++)
+        r->lse[i] = r->keys[i] > 0 ? r->top[i] + rt_log_scalar(r->l[i]) : -RT_INF;
+}
+
+/* Pass 2: O and the sums behind its bound.  acc is (nq, 2 Dv): O, then sum w v^2. */
+static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
+{
+    const int64_t Dv = s->p->dim_v, nq = r->nq;
+    const rt_budget *b = &s->budget;
+    const rt_score_terms c = rt_sweep_score_terms(s);
+    key_block x;
+    bool full;
+    memset(w->acc, 0, (size_t)(nq * 2 * Dv) * sizeof(double));
+    memset(w->prev, 0, (size_t)(nq * Dv) * sizeof(double));
+    memset(w->top, 0, (size_t)(nq * Dv) * sizeof(double));
+    memset(w->t_abs, 0, (size_t)(nq * Dv) * sizeof(double));
+    memset(w->t_sq, 0, (size_t)(nq * Dv) * sizeof(double));
+    for (int64_t i = 0; i < nq; i++)
+        r->sum_rho[i] = r->sum_rho2[i] = r->sum_var[i] = r->max_var[i] = r->max_w[i] = r->sum_sys[i] = r->sum_sys2[i] = 0;
+    for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
+        if (gather(s, r, kb, true, &x, w, &full)) {
+            rt_gemm_nt(nq, x.nk, s->p->dim, s->p->scale, w->q, s->p->dim, w->k, s->p->dim, 0.0, w->s, K);
+            for (int64_t i = 0; i < nq; i++) {
+                double *restrict p = w->m2 + i * K;
+                const double *restrict score = w->s + i * K;
+                if (visible(s, r, i, &x, full, w->vis) == 0) {
+                    memset(p, 0, (size_t)x.nk * sizeof *p);
+                    continue;
+                }
+                for (int64_t j = 0; j < x.nk; j++)
+                    p[j] = w->vis[j] > 0 ? score[j] - r->lse[i] : -RT_INF;
+                rt_exp_vector(p, x.nk);
+                const double blocks = (double)((r->keys[i] - 1) / b->block_keys);
+                const double sys0 = (1 + blocks) * b->exp_rel, det0 = sys0 + (1 + blocks) * b->u, var0 = (1 + blocks) * c.u2;
+                const double det1 = c.det1 * r->q1[i], var1 = c.var1 * r->q2[i], sys1 = c.sys1 * r->q1[i], top = r->top[i];
+                double rho_sum = 0, rho2_sum = 0, var_sum = 0, var_max = 0, w_max = 0, sys_sum = 0, sys2_sum = 0;
+                for (int64_t j = 0; j < x.nk; j++) {
+                    const double a = fabs(score[j]), d = fabs(score[j] - top);
+                    double rho = det1 * x.k1[j] + c.u * (a + 2 * d) + det0;
+                    rho += rho * rho;
+                    const double var = var1 * x.k2[j] + c.u2 * ((c.half_d + 1) * a * a + 2 * d * d) + var0;
+                    const double sys = sys1 * x.k1[j] + sys0;
+                    rho_sum += p[j] * rho;
+                    rho2_sum += p[j] * rho * rho;
+                    var_sum += p[j] * p[j] * var;
+                    const double pv = p[j] * var;
+                    var_max = pv > var_max ? pv : var_max;
+                    w_max = p[j] > w_max ? p[j] : w_max;
+                    sys_sum += p[j] * sys;
+                    sys2_sum += p[j] * sys * sys;
+                }
+                r->sum_rho[i] += rho_sum;
+                r->sum_rho2[i] += rho2_sum;
+                r->sum_var[i] += var_sum;
+                r->max_var[i] = var_max > r->max_var[i] ? var_max : r->max_var[i];
+                r->max_w[i] = w_max > r->max_w[i] ? w_max : r->max_w[i];
+                r->sum_sys[i] += sys_sum;
+                r->sum_sys2[i] += sys2_sum;
+            }
+            rt_gemm_nn(nq, 2 * Dv, x.nk, 1.0, w->m2, K, w->v, 2 * Dv, 1.0, w->acc, 2 * Dv);
+            for (int64_t i = 0; i < nq; i++)
+                rt_sweep_grow(Dv, w->acc + i * 2 * Dv, w->top + i * Dv);
+        }
+        if (kb + 1 == s->key_groups.blocks || s->key_groups.group[kb + 1] != s->key_groups.group[kb])
+            for (int64_t i = 0; i < nq; i++)
+                rt_sweep_close_partial(Dv, w->acc + i * 2 * Dv, w->prev + i * Dv, w->t_abs + i * Dv, w->t_sq + i * Dv);
+    }
+}
+
+/* Which rows depend on a NaN or an infinity of the inputs. */
+static void mark_bad(const rt_sweep *s, row_block *r)
+{
+    for (int64_t i = 0; i < r->nq; i++) {
+        const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
+        uint8_t p = r->keys[i] > 0 ? r->q_bad[i] : 0, v = 0;
+        if (s->any_bad)
+            for (int64_t j = lo; j < hi; j++) {
+                p = s->k_bad[j] > p ? s->k_bad[j] : p;
+                v = s->v_bad[j] > v ? s->v_bad[j] : v;
+            }
+        r->bad_p[i] = p;
+        const uint8_t g = r->keys[i] > 0 ? r->g_bad[i] : 0, pv = p > v ? p : v;
+        r->bad_s[i] = pv > g ? pv : g;
+    }
+}
+
+/* Elements of O that depend on a NaN or infinity: all of a bad row, else those of the dims in which a visible v has one. */
+static bool mark_output(const rt_sweep *s, const row_block *r, int64_t i, rt_sweep_work *w, uint8_t *undefined)
+{
+    const int64_t Dv = s->p->dim_v;
+    memset(undefined, r->bad_p[i], (size_t)Dv);
+    if (!s->any_bad || r->bad_p[i] == 2)
+        return r->bad_p[i] > 0;
+    bool any = r->bad_p[i] > 0;
+    for (int64_t j = s->lo[r->pos[i]]; j < s->hi[r->pos[i]]; j++) {
+        if (s->v_bad[j] == 0)
+            continue;
+        double *v = w->row;
+        s->in->load(s->in->arg, RT_V, s->b, j, s->g, v);
+        for (int64_t d = 0; d < Dv; d++) {
+            const uint8_t kind = rt_not_finite(v[d]);
+            undefined[d] = kind > undefined[d] ? kind : undefined[d];
+            any = any || kind > 0;
+        }
+    }
+    return any;
+}
+
+/* The bounds of L and O of each row; what delta inherits; and the verdict on both. */
+static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
+{
+    const rt_budget *b = &s->budget;
+    const int64_t Dv = s->p->dim_v;
+    const double u = b->u, u2 = u * u, us = b->u_s, us2 = us * us;
+    const rt_dtype out_format = s->in->present[RT_OUT] ? s->in->dtype[RT_OUT] : s->in->dtype[RT_Q];
+    rt_bounds *bounds = (rt_bounds *)(void *)w->big; /* Dv of them: big has room for 6 doubles a dim */
+    uint8_t *undefined = (uint8_t *)(void *)w->vis;
+    for (int64_t i = 0; i < r->nq; i++) {
+        rt_row_record *rec = &s->rows[(r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q + r->pos[i]];
+        memset(rec, 0, sizeof *rec);
+        const double L = r->lse[i], n = (double)r->keys[i], joins = (double)(r->partials[i] - 1), G = joins + 1;
+        const bool joined = r->partials[i] > 1, empty = r->keys[i] == 0;
+        if (!empty) {
+            const double big_l = 1 + fabs(L), m = r->top[i];
+            rec->det_l = r->sum_rho[i] + rt_gamma(n, u) + 2 * u * fabs(m) + 4 * u * big_l + (joined ? joins * us * (8 + 2 * fabs(L)) : 0);
+            rec->var_l = r->sum_var[i] + u2 * (n + 2 * m * m + 4 * (1 + L * L)) + (joined ? joins * us2 * (16 + 2 * L * L) : 0);
+            rec->sys_l = r->sum_sys[i];
+        }
+        if (s->any[RT_LSE]) {
+            rt_bounds bl = {0};
+            double truth = L;
+            if (!empty) {
+                bl = rt_budget_close(b, rec->det_l, rec->var_l, rec->sys_l, s->lambda[RT_LSE], s->in->dtype[RT_LSE], L);
+                if (s->in->lse_base2) { /* stored as log2: one more multiplication by log2(e) */
+                    const double log2e = 0x1.71547652b82fep+0, more = 4 * u * fabs(L) * log2e;
+                    bl = rt_budget_close(b, rec->det_l * log2e + more, rec->var_l * log2e * log2e, rec->sys_l * log2e + more,
+                                         s->lambda[RT_LSE], s->in->dtype[RT_LSE], L * log2e);
+                    truth = L * log2e;
+                }
+            }
+            rt_tally_row(s, w, RT_LSE, r->pos[i], r->h, 1, &truth, &bl, r->bad_p[i] > 0 ? &r->bad_p[i] : NULL);
+        }
+        const double f2 = joined ? 2 : 1, rho = sqrt(f2 * r->sum_rho2[i]), sys_rho = sqrt(f2 * r->sum_sys2[i]);
+        const double blocks = empty ? 0 : (double)((r->keys[i] - 1) / b->block_keys);
+        const double dot = rt_budget_dot(b, n) + blocks * u, dot_sys = rt_budget_dot_sys(b, n), random_n = b->matrix_unit ? 0 : n;
+        const bool rounds_partial = joined || b->u_b > rt_unit_roundoff(out_format);
+        const double ub = rounds_partial ? b->u_b : 0, tb = rounds_partial ? b->tau_b : 0;
+        double det_d = 0, var_d = 0, sys_d = 0, delta = 0, mass = 0, squares = 0;
+        const double *dout = w->dout + i * Dv;
+        double *truth = w->row + 2 * (Dv > s->p->dim ? Dv : s->p->dim);
+        for (int64_t d = 0; d < Dv; d++) {
+            const double O = w->acc[i * 2 * Dv + d], second = w->acc[i * 2 * Dv + Dv + d], A = sqrt(second);
+            const double sigma2 = second - O * O > 0 ? second - O * O : 0, sigma = sqrt(sigma2), M = w->top[i * Dv + d];
+            double det = rho * sigma + (b->u_p + dot) * A + (rt_gamma(n, u) + 3 * u) * fabs(O) + ub * w->t_abs[i * Dv + d] + G * tb;
+            double var = f2 * r->max_var[i] * sigma2 + b->u_p * b->u_p * r->max_w[i] * second +
+                         u2 * (random_n + blocks) * (M * M + r->max_w[i] * second) + u2 * (n + 9) * O * O +
+                         ub * ub * w->t_sq[i * Dv + d] + G * tb * tb;
+            double sys = sys_rho * sigma + dot_sys * A;
+            if (b->tau_p > 0 && !empty) { /* p is rounded before the division by the row sum */
+                const double lost = b->tau_p * sqrt(s->v_max2[d]) / r->l[i];
+                det += n * lost;
+                var += n * lost * lost;
+            }
+            if (joined) {
+                const double weight = rt_gamma(n, u) + us * (6 + 2 * fabs(L)), weight2 = u2 * n + us2 * (16 + 4 * L * L);
+                det += weight * (sigma + (b->join_weights ? fabs(O) : 0)) + 6 * joins * us * M;
+                var += weight2 * (sigma2 + (b->join_weights ? O * O : 0)) + 12 * joins * us2 * M * M;
+            }
+            if (empty)
+                det = var = sys = 0;
+            bounds[d] = rt_budget_close(b, det, var, sys, s->lambda[RT_OUT], out_format, O);
+            truth[d] = O;
+            if (s->backward) {
+                const double a = fabs(dout[d]), half = bounds[d].rounding;
+                delta += dout[d] * O;
+                mass += a * fabs(O);
+                squares += dout[d] * dout[d] * O * O;
+                det_d += a * (det + half);
+                var_d += a * a * (var + half * half);
+                sys_d += a * sys;
+            }
+        }
+        if (s->any[RT_OUT]) {
+            const bool odd = mark_output(s, r, i, w, undefined);
+            rt_tally_row(s, w, RT_OUT, r->pos[i], r->h, Dv, truth, bounds, odd ? undefined : NULL);
+        }
+        rec->lse = L;
+        rec->top = r->top[i];
+        rec->delta = delta;
+        rec->det_d = det_d + rt_gamma((double)Dv, u) * mass;
+        rec->var_d = var_d + u2 * 0.5 * (double)Dv * (delta * delta + squares);
+        rec->sys_d = sys_d;
+        rec->q1 = r->q1[i];
+        rec->q2 = r->q2[i];
+        rec->g1 = r->g1[i];
+        rec->g2 = r->g2[i];
+        rec->keys = r->keys[i];
+        rec->bad_p = r->bad_p[i];
+        rec->bad_s = r->bad_s[i];
+    }
+}
+
+/* Pass 3: dQ.  m2 = dS over P; m5 = det, var, sys of dS.  acc (2 nq, D) = them times K; big (3 nq, D) = them times K^2. */
+static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v, nq = r->nq;
+    const rt_budget *b = &s->budget;
+    const rt_score_terms c = rt_sweep_score_terms(s);
+    const rt_row_record *records = s->rows + (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
+    key_block x;
+    bool full;
+    memset(w->acc, 0, (size_t)(2 * nq * D) * sizeof(double));
+    memset(w->big, 0, (size_t)(3 * nq * D) * sizeof(double));
+    memset(w->prev, 0, (size_t)(nq * D) * sizeof(double));
+    memset(w->top, 0, (size_t)(nq * D) * sizeof(double));
+    memset(w->t_abs, 0, (size_t)(nq * D) * sizeof(double));
+    memset(w->t_sq, 0, (size_t)(nq * D) * sizeof(double));
+    for (int64_t i = 0; i < nq; i++)
+        r->sum_e[i] = r->sum_y[i] = 0;
+    for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
+        if (gather(s, r, kb, true, &x, w, &full)) {
+            for (int64_t e = 0; e < x.nk * D; e++)
+                w->kk[e] = w->k[e] * w->k[e];
+            rt_gemm_nt(nq, x.nk, D, s->p->scale, w->q, D, w->k, D, 0.0, w->s, K);
+            rt_gemm_nt(nq, x.nk, Dv, 1.0, w->dout, Dv, w->v, 2 * Dv, 0.0, w->m2, K); /* dP, becomes dS */
+            for (int64_t i = 0; i < nq; i++) {
+                double *restrict ds = w->m2 + i * K, *restrict p = w->m2 + (nq + i) * K;
+                double *restrict e = w->m5 + i * K, *restrict v = w->m5 + (nq + i) * K, *restrict y = w->m5 + (2 * nq + i) * K;
+                const double *restrict score = w->s + i * K, *restrict vis = w->vis;
+                const rt_row_record *rec = &records[r->pos[i]];
+                if (visible(s, r, i, &x, full, w->vis) == 0) {
+                    for (int64_t j = 0; j < x.nk; j++)
+                        ds[j] = p[j] = e[j] = v[j] = y[j] = 0;
+                    continue;
+                }
+                for (int64_t j = 0; j < x.nk; j++)
+                    p[j] = vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
+                rt_exp_vector(p, x.nk);
+                const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
+                const double L = rec->lse, delta = rec->delta;
+                double e_sum = 0, y_sum = 0;
+                for (int64_t j = 0; j < x.nk; j++) {
+                    const double dp = ds[j], t = dp - delta, at = fabs(t), a = fabs(score[j]), z = fabs(score[j] - L);
+                    double rho = g.det1 * x.k1[j] + c.u * (a + 2 * z) + g.det0;
+                    rho += rho * rho;
+                    const double var = g.var1 * x.k2[j] + c.u2 * ((c.half_d + 1) * a * a + 2 * z * z + 3);
+                    const double grad = p[j] * t, ag = fabs(grad);
+                    ds[j] = grad;
+                    e[j] = p[j] * (rho * at + g.g1 * x.v1[j] + rec->det_d) + g.det_s * ag + b->tau_p * vis[j];
+                    v[j] = p[j] * p[j] * (var * t * t + c.u2 * g.half_v * dp * dp + g.g2 * x.v2[j]) + g.var_s * grad * grad +
+                           b->tau_p * b->tau_p * vis[j];
+                    y[j] = p[j] * ((g.sys1 * x.k1[j] + g.sys0) * at + g.g_sys * x.v1[j] + rec->sys_d) + g.s_sys * ag;
+                    e_sum += e[j];
+                    y_sum += y[j];
+                }
+                r->sum_e[i] += e_sum;
+                r->sum_y[i] += y_sum;
+            }
+            rt_gemm_nn(2 * nq, D, x.nk, 1.0, w->m2, K, w->k, D, 1.0, w->acc, D);
+            rt_gemm_nn(3 * nq, D, x.nk, 1.0, w->m5, K, w->kk, D, 1.0, w->big, D);
+            for (int64_t i = 0; i < nq; i++)
+                rt_sweep_grow(D, w->acc + i * D, w->top + i * D);
+        }
+        if (kb + 1 == s->key_groups.blocks || s->key_groups.group[kb + 1] != s->key_groups.group[kb])
+            rt_sweep_close_partial(nq * D, w->acc, w->prev, w->t_abs, w->t_sq);
+    }
+}
+
+static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
+{
+    const rt_budget *b = &s->budget;
+    const int64_t D = s->p->dim, nq = r->nq;
+    const double u2 = b->u * b->u, alpha = fabs(s->p->scale), alpha2 = alpha * alpha, gs2 = b->u_gs * b->u_gs;
+    const rt_row_record *records = s->rows + (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
+    const rt_dtype format = s->in->dtype[RT_DQ];
+    rt_bounds *bounds = (rt_bounds *)(void *)w->m5; /* the matrices are done with */
+    double *truth = w->row;
+    uint8_t *undefined = (uint8_t *)(void *)w->vis;
+    for (int64_t i = 0; i < nq; i++) {
+        const rt_row_record *rec = &records[r->pos[i]];
+        const double joins = (double)(r->partials[i] - 1), n = b->matrix_unit ? 0 : (double)rec->keys;
+        const bool rounds = joins > 0 || b->u_gb > rt_unit_roundoff(format);
+        const double ub = rounds ? b->u_gb : 0, tb = rounds ? b->tau_gb : 0;
+        for (int64_t d = 0; d < D; d++) {
+            const int64_t at = i * D + d;
+            const double t = s->p->scale * w->acc[at], mean = w->acc[nq * D + at], M = alpha * w->top[at];
+            const double det = alpha * sqrt(r->sum_e[i] * w->big[at]) + 2 * b->u * fabs(t) + ub * alpha * w->t_abs[at] +
+                               (joins + 1) * tb + (joins > 0 ? 2 * joins * b->u_gs * M : 0);
+            const double var = alpha2 * (w->big[nq * D + at] + rec->var_d * mean * mean) + rec->var_l * t * t + u2 * n * M * M +
+                               3 * u2 * t * t + ub * ub * alpha2 * w->t_sq[at] + (joins + 1) * tb * tb +
+                               (joins > 0 ? 4 * joins * gs2 * M * M : 0);
+            const double sys = alpha * sqrt(r->sum_y[i] * w->big[2 * nq * D + at]);
+            truth[d] = t;
+            bounds[d] = rec->keys > 0 ? rt_budget_close(b, det, var, sys, s->lambda[RT_DQ], format, t) : (rt_bounds){0};
+        }
+        memset(undefined, r->bad_s[i], (size_t)D);
+        rt_tally_row(s, w, RT_DQ, r->pos[i], r->h, D, truth, bounds, r->bad_s[i] > 0 ? undefined : NULL);
+    }
+}
+
+void rt_sweep_rows(rt_sweep *s, int64_t h, int64_t qb, rt_sweep_work *w)
+{
+    row_block r = {.h = h, .r0 = s->queries.first[qb]};
+    r.nq = s->queries.first[qb + 1] - r.r0;
+    r.pos = s->queries.order + r.r0;
+    rt_sweep_load(s, RT_Q, h, r.pos, r.nq, s->p->dim, w->q, r.q_bad);
+    memset(r.g_bad, 0, sizeof r.g_bad);
+    if (s->backward)
+        rt_sweep_load(s, RT_DOUT, h, r.pos, r.nq, s->p->dim_v, w->dout, r.g_bad);
+    for (int64_t i = 0; i < r.nq; i++) {
+        rt_sweep_norms(w->q + i * s->p->dim, s->p->dim, &r.q1[i], &r.q2[i]);
+        r.g1[i] = r.g2[i] = 0;
+        if (s->backward)
+            rt_sweep_norms(w->dout + i * s->p->dim_v, s->p->dim_v, &r.g1[i], &r.g2[i]);
+    }
+    pass_lse(s, &r, w);
+    mark_bad(s, &r);
+    pass_output(s, &r, w);
+    close_output(s, &r, w);
+    if (s->any[RT_DQ]) {
+        pass_dq(s, &r, w);
+        close_dq(s, &r, w);
+    }
+}

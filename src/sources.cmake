@@ -1,0 +1,80 @@
+# The library's sources, room by room (see README: the house). One line a file.
+set(RT_SOURCES
+  # base
+  src/base/status.c
+  # number
+  src/number/format.c
+  src/number/convert.c
+  src/number/philox.c
+  src/number/environment.c
+  # tensor
+  src/tensor/tensor.c
+  src/tensor/fingerprint.c
+  # problem
+  src/problem/problem.c
+  src/problem/mask.c
+  src/problem/generate.c
+  # layout
+  src/layout/layout.c
+  # plan
+  src/plan/plan.c
+  src/plan/build.c
+  src/plan/single.c
+  src/plan/ring.c
+  src/plan/structure.c
+  src/plan/grid.c
+  src/plan/verify.c
+  src/plan/deliver.c
+  src/plan/count.c
+  src/plan/print.c
+  # arithmetic
+  src/arithmetic/declared.c
+  src/arithmetic/blas.c
+  src/arithmetic/exp.c
+  src/arithmetic/exp_avx2.c
+  src/arithmetic/exp_avx512.c
+  src/arithmetic/f64.c
+  src/arithmetic/f64_backward.c
+  src/arithmetic/block.c
+  # run
+  src/run/comm.c
+  src/run/buffers.c
+  src/run/run.c
+  # judge
+  src/judge/budget.c
+  src/judge/sweep.c
+  src/judge/sweep_forward.c
+  src/judge/sweep_backward.c
+  src/judge/tally.c
+  src/judge/place.c
+  src/judge/judge.c
+  # io
+  src/io/json.c
+  src/io/file.c
+  src/io/safetensors.c
+  src/io/write.c
+  src/io/npy.c
+  src/io/spec.c
+  src/io/spec_write.c
+  src/io/sources.c
+  src/io/dump.c
+  src/io/dump_check.c
+  src/io/folder.c
+)
+# The command's sources: one file per verb.
+set(RT_CLI_SOURCES
+  src/cli/main.c
+  src/cli/options.c
+  src/cli/gen.c
+  src/cli/run.c
+  src/cli/plan.c
+  src/cli/check.c
+  src/cli/diff.c
+  src/cli/info.c
+  src/show/report.c
+  src/show/report_json.c
+)
+
+# Files compiled for one instruction set; what is in them runs only where the processor has it.
+set(RT_AVX2_SOURCES src/arithmetic/exp_avx2.c)
+set(RT_AVX512_SOURCES src/arithmetic/exp_avx512.c)

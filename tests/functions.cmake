@@ -1,0 +1,123 @@
+# How tests are declared: rt_unit_test, rt_mpi_test and rt_cli_test, one line each in tests.cmake.
+# Exit code 77 means skipped.  Names: unit.NAME, mpiN.NAME, cli.NAME, which are also their labels' roots.
+
+# Open MPI refuses to run as root and with more ranks than cores unless told that this is meant.
+set(RT_MPI_ENVIRONMENT
+  OMPI_ALLOW_RUN_AS_ROOT=1
+  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_rmaps_base_oversubscribe=1
+  OMPI_MCA_btl_vader_single_copy_mechanism=none
+  OMPI_MCA_hwloc_base_binding_policy=none)
+
+set(RT_TEST_ENVIRONMENT
+  "RT_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+  "RT_FIELD_DATA=${RT_FIELD_DATA}"
+  "RINGTRUE=${PROJECT_BINARY_DIR}/ringtrue"
+  "MPIEXEC=${MPIEXEC_EXECUTABLE}"
+  ${RT_MPI_ENVIRONMENT})
+set(rt_suppressions "${PROJECT_SOURCE_DIR}/tests/suppressions")
+if(RT_SANITIZE MATCHES "address")
+  # Open MPI keeps memory until exit; its frames are recognised only by the slow unwinder.
+  list(APPEND RT_TEST_ENVIRONMENT
+    "ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1"
+    "LSAN_OPTIONS=fast_unwind_on_malloc=0:print_suppressions=0:suppressions=\"${rt_suppressions}/lsan.supp\"")
+endif()
+if(RT_SANITIZE MATCHES "undefined")
+  list(APPEND RT_TEST_ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1")
+endif()
+if(RT_SANITIZE MATCHES "thread")
+  list(APPEND RT_TEST_ENVIRONMENT
+    "TSAN_OPTIONS=ignore_noninstrumented_modules=1")
+endif()
+
+set(rt_test_timeout 120)
+if(RT_SANITIZE)
+  set(rt_test_timeout 600)
+endif()
+
+function(rt_test_program target)
+  if(TARGET ${target})
+    return()
+  endif()
+  list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/tests/")
+  add_executable(${target} ${ARGN})
+  rt_own_target(${target})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${target} PRIVATE ringtrue ringtrue::openblas MPI::MPI_C OpenMP::OpenMP_C
+    PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::CMOCKA PkgConfig::MPFR rt_random123 m)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+endfunction()
+
+function(rt_test_properties name label)
+  set_tests_properties(${name} PROPERTIES
+    LABELS ${label} TIMEOUT ${rt_test_timeout} SKIP_RETURN_CODE 77 ENVIRONMENT "${RT_TEST_ENVIRONMENT};${ARGN}")
+endfunction()
+
+# Whether all files of a test are written; goes away, with the returns that ask it, when all are.
+function(rt_test_exists out)
+  set(${out} ON PARENT_SCOPE)
+  foreach(file IN LISTS ARGN)
+    if(NOT EXISTS "${PROJECT_SOURCE_DIR}/tests/${file}")
+      message(STATUS "absent test: tests/${file}")
+      set(${out} OFF PARENT_SCOPE)
+    endif()
+  endforeach()
+endfunction()
+
+# rt_unit_test(NAME FILE...): one process.
+function(rt_unit_test name)
+  rt_test_exists(exists ${ARGN})
+  if(NOT exists)
+    return()
+  endif()
+  rt_test_program(test_${name} ${ARGN})
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/scratch/unit.${name}")
+  add_test(NAME unit.${name} COMMAND test_${name} WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/scratch/unit.${name}")
+  rt_test_properties(unit.${name} unit)
+endfunction()
+
+# rt_mpi_test(NAME PROCESSES FILE...): the program is built once, whatever the number of lines for it.
+function(rt_mpi_test name processes)
+  rt_test_exists(exists ${ARGN})
+  if(NOT exists)
+    return()
+  endif()
+  rt_test_program(test_mpi_${name} ${ARGN})
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/scratch/mpi${processes}.${name}")
+  add_test(NAME mpi${processes}.${name}
+    COMMAND "${MPIEXEC_EXECUTABLE}" ${MPIEXEC_NUMPROC_FLAG} ${processes} "$<TARGET_FILE:test_mpi_${name}>"
+    WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/scratch/mpi${processes}.${name}")
+  rt_test_properties(mpi${processes}.${name} mpi OMP_NUM_THREADS=1)
+  set_tests_properties(mpi${processes}.${name} PROPERTIES PROCESSORS ${processes})
+endfunction()
+
+# rt_cli_test(NAME SCRIPT [ARGUMENT...]): sh SCRIPT, in a working folder that is empty at first.
+function(rt_cli_test name script)
+  rt_test_exists(exists ${script})
+  if(NOT exists)
+    return()
+  endif()
+  add_test(NAME cli.${name}
+    COMMAND sh "${PROJECT_SOURCE_DIR}/tests/fresh.sh" "${PROJECT_BINARY_DIR}/scratch/cli.${name}"
+    "${PROJECT_SOURCE_DIR}/tests/${script}" ${ARGN})
+  rt_test_properties(cli.${name} cli)
+  set_tests_properties(cli.${name} PROPERTIES PROCESSORS 2)
+endfunction()
+
+# install.consumer: a project built against the installed package.
+function(rt_consumer_test)
+  if(NOT TARGET ringtrue OR NOT TARGET ringtrue_cli)
+    message(STATUS "absent test: install.consumer (needs the library and the command)")
+    return()
+  endif()
+  get_filename_component(openblas_dir "${RT_OPENBLAS_LIBRARY}" DIRECTORY)
+  set(flags)
+  if(RT_SANITIZE)
+    set(flags "-fsanitize=${RT_SANITIZE}")
+  endif()
+  add_test(NAME install.consumer
+    COMMAND sh "${PROJECT_SOURCE_DIR}/tests/fresh.sh" "${PROJECT_BINARY_DIR}/scratch/install.consumer"
+    "${PROJECT_SOURCE_DIR}/tests/consumer.sh" "${PROJECT_BINARY_DIR}" "$<CONFIG>" "${CMAKE_C_COMPILER}"
+    "${CMAKE_COMMAND}" "${openblas_dir}" "${flags}")
+  rt_test_properties(install.consumer install)
+endfunction()
