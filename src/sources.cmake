@@ -6,6 +6,10 @@ set(RT_SOURCES
   src/number/format.c
   src/number/convert.c
   src/number/philox.c
+  src/number/dd.c
+  src/number/dd_exp_plain.c
+  src/number/dd_exp_avx2.c
+  src/number/dd_exp_avx512.c
   src/number/environment.c
   # tensor
   src/tensor/tensor.c
@@ -36,6 +40,18 @@ set(RT_SOURCES
   src/arithmetic/f64.c
   src/arithmetic/f64_backward.c
   src/arithmetic/block.c
+  src/arithmetic/slices.c
+  src/arithmetic/exact.c
+  src/arithmetic/exact_ops.c
+  src/arithmetic/exact_forward.c
+  src/arithmetic/exact_backward.c
+  src/arithmetic/exact_decide.c
+  src/arithmetic/exact_finish.c
+  src/arithmetic/exact_mpfr.c
+  src/arithmetic/exact_mpfr_gradient.c
+  src/arithmetic/exact_kernels_plain.c
+  src/arithmetic/exact_kernels_avx2.c
+  src/arithmetic/exact_kernels_avx512.c
   # run
   src/run/comm.c
   src/run/buffers.c
@@ -76,5 +92,5 @@ set(RT_CLI_SOURCES
 )
 
 # Files compiled for one instruction set; what is in them runs only where the processor has it.
-set(RT_AVX2_SOURCES src/arithmetic/exp_avx2.c)
-set(RT_AVX512_SOURCES src/arithmetic/exp_avx512.c)
+set(RT_AVX2_SOURCES src/arithmetic/exp_avx2.c src/number/dd_exp_avx2.c src/arithmetic/exact_kernels_avx2.c)
+set(RT_AVX512_SOURCES src/arithmetic/exp_avx512.c src/number/dd_exp_avx512.c src/arithmetic/exact_kernels_avx512.c)

@@ -1,8 +1,8 @@
 #!/bin/sh
-# consumer.sh BUILD CONFIG CC CMAKE OPENBLAS_DIR CFLAGS: install BUILD into ./prefix, move that to another
-# place, and build and run tests/consumer against it, once with find_package and once with pkg-config.
+# consumer.sh BUILD CONFIG CC CMAKE GENERATOR OPENBLAS_DIR CFLAGS: install BUILD into ./prefix, move that to
+# another place, and build and run tests/consumer against it, once with find_package and once with pkg-config.
 set -eu
-build=$1 config=$2 cc=$3 cmake=$4 openblas_dir=$5 cflags=$6
+build=$1 config=$2 cc=$3 cmake=$4 generator=$5 openblas_dir=$6 cflags=$7
 here=$(pwd)
 source=$RT_SOURCE_DIR/tests/consumer
 
@@ -23,14 +23,19 @@ ldd prefix/bin/ringtrue >ldd.log || fail "ldd prefix/bin/ringtrue failed"
 if grep "not found" ldd.log >&2; then fail "the installed command lacks a library"; fi
 
 # The OpenBLAS that is loaded must be the one of the build, wherever the alternatives point.
+wanted=$(readlink -f "$openblas_dir/libopenblas.so.0")
 loads_right_openblas() {
     ldd "$1" >ldd.log || fail "ldd $1 failed"
     # Shared builds load it through libringtrue.
-    grep -q "libopenblas.so.0 => $openblas_dir/" ldd.log || { cat ldd.log >&2; fail "$1 loads another OpenBLAS"; }
+    loaded=$(sed -n 's/.*libopenblas\.so\.0 => \([^ ]*\).*/\1/p' ldd.log)
+    if [ -z "$loaded" ] || [ "$(readlink -f "$loaded")" != "$wanted" ]; then
+        cat ldd.log >&2
+        fail "$1 loads another OpenBLAS than $wanted"
+    fi
 }
 
 say "find_package"
-"$cmake" -S "$source" -B cmake-build -DCMAKE_PREFIX_PATH="$here/prefix" -DCMAKE_C_COMPILER="$cc" \
+"$cmake" -S "$source" -B cmake-build -G "$generator" -DCMAKE_PREFIX_PATH="$here/prefix" -DCMAKE_C_COMPILER="$cc" \
     -DCMAKE_C_FLAGS="$cflags" -DCMAKE_BUILD_TYPE=Release >configure.log || fail "configure failed"
 "$cmake" --build cmake-build >build.log || { cat build.log >&2; fail "build failed"; }
 ./cmake-build/consumer

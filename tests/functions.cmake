@@ -1,5 +1,5 @@
 # How tests are declared: rt_unit_test, rt_mpi_test and rt_cli_test, one line each in tests.cmake.
-# Exit code 77 means skipped.  Names: unit.NAME, mpiN.NAME, cli.NAME, which are also their labels' roots.
+# Exit code 77 means skipped.  Names: unit.NAME, mpiN.NAME, cli.NAME, house.NAME, which are also their labels' roots.
 
 # Open MPI refuses to run as root and with more ranks than cores unless told that this is meant.
 set(RT_MPI_ENVIRONMENT
@@ -53,23 +53,8 @@ function(rt_test_properties name label)
     LABELS ${label} TIMEOUT ${rt_test_timeout} SKIP_RETURN_CODE 77 ENVIRONMENT "${RT_TEST_ENVIRONMENT};${ARGN}")
 endfunction()
 
-# Whether all files of a test are written; goes away, with the returns that ask it, when all are.
-function(rt_test_exists out)
-  set(${out} ON PARENT_SCOPE)
-  foreach(file IN LISTS ARGN)
-    if(NOT EXISTS "${PROJECT_SOURCE_DIR}/tests/${file}")
-      message(STATUS "absent test: tests/${file}")
-      set(${out} OFF PARENT_SCOPE)
-    endif()
-  endforeach()
-endfunction()
-
 # rt_unit_test(NAME FILE...): one process.
 function(rt_unit_test name)
-  rt_test_exists(exists ${ARGN})
-  if(NOT exists)
-    return()
-  endif()
   rt_test_program(test_${name} ${ARGN})
   file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/scratch/unit.${name}")
   add_test(NAME unit.${name} COMMAND test_${name} WORKING_DIRECTORY "${PROJECT_BINARY_DIR}/scratch/unit.${name}")
@@ -78,10 +63,6 @@ endfunction()
 
 # rt_mpi_test(NAME PROCESSES FILE...): the program is built once, whatever the number of lines for it.
 function(rt_mpi_test name processes)
-  rt_test_exists(exists ${ARGN})
-  if(NOT exists)
-    return()
-  endif()
   rt_test_program(test_mpi_${name} ${ARGN})
   file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/scratch/mpi${processes}.${name}")
   add_test(NAME mpi${processes}.${name}
@@ -93,10 +74,6 @@ endfunction()
 
 # rt_cli_test(NAME SCRIPT [ARGUMENT...]): sh SCRIPT, in a working folder that is empty at first.
 function(rt_cli_test name script)
-  rt_test_exists(exists ${script})
-  if(NOT exists)
-    return()
-  endif()
   add_test(NAME cli.${name}
     COMMAND sh "${PROJECT_SOURCE_DIR}/tests/fresh.sh" "${PROJECT_BINARY_DIR}/scratch/cli.${name}"
     "${PROJECT_SOURCE_DIR}/tests/${script}" ${ARGN})
@@ -106,10 +83,6 @@ endfunction()
 
 # install.consumer: a project built against the installed package.
 function(rt_consumer_test)
-  if(NOT TARGET ringtrue OR NOT TARGET ringtrue_cli)
-    message(STATUS "absent test: install.consumer (needs the library and the command)")
-    return()
-  endif()
   get_filename_component(openblas_dir "${RT_OPENBLAS_LIBRARY}" DIRECTORY)
   set(flags)
   if(RT_SANITIZE)
@@ -118,6 +91,28 @@ function(rt_consumer_test)
   add_test(NAME install.consumer
     COMMAND sh "${PROJECT_SOURCE_DIR}/tests/fresh.sh" "${PROJECT_BINARY_DIR}/scratch/install.consumer"
     "${PROJECT_SOURCE_DIR}/tests/consumer.sh" "${PROJECT_BINARY_DIR}" "$<CONFIG>" "${CMAKE_C_COMPILER}"
-    "${CMAKE_COMMAND}" "${openblas_dir}" "${flags}")
+    "${CMAKE_COMMAND}" "${CMAKE_GENERATOR}" "${openblas_dir}" "${flags}")
   rt_test_properties(install.consumer install)
+endfunction()
+
+# house.NAME: rules about the sources and what the compiler made of them.
+# rt_house_test(NAME LABEL SCRIPT [ARGUMENT...])
+function(rt_house_test name label script)
+  add_test(NAME house.${name}
+    COMMAND sh "${PROJECT_SOURCE_DIR}/tests/fresh.sh" "${PROJECT_BINARY_DIR}/scratch/house.${name}"
+    "${PROJECT_SOURCE_DIR}/tests/${script}" ${ARGN})
+  rt_test_properties(house.${name} ${label})
+endfunction()
+
+function(rt_house_tests)
+  rt_house_test(bans house house_bans.sh)
+  rt_house_test(headers_c house house_headers.sh "${CMAKE_C_COMPILER}" c)
+  rt_house_test(headers_cxx house house_headers.sh "${CMAKE_C_COMPILER}" c++)
+  rt_house_test(fused house house_fused.sh "${PROJECT_BINARY_DIR}" "${CMAKE_C_COMPILER}" "${CMAKE_C_FLAGS}")
+  # Its own label: the ThreadSanitizer preset runs it too.
+  rt_house_test(threads threads house_threads.sh)
+  rt_unit_test(contraction test_contraction.c contraction_probe.c)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set_source_files_properties(tests/contraction_probe.c PROPERTIES COMPILE_OPTIONS -mfma)
+  endif()
 endfunction()

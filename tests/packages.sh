@@ -9,7 +9,7 @@ libsleef-dev libjansson-dev libxxhash-dev librandom123-dev libmpfr-dev libcmocka
 # A program that is there, from wherever it came, needs no package.
 have_program() {
     case $1 in
-    gcc | cmake | pkg-config | clang) command -v "$1" ;;
+    gcc | g++ | cmake | pkg-config | clang | python3) command -v "$1" ;;
     ninja-build) command -v ninja ;;
     *) false ;;
     esac >/dev/null 2>&1

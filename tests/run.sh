@@ -6,5 +6,6 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cd -- "$root"
 
-sh tests/packages.sh
+# Beyond the build: a C++ compiler for the test of the headers, Python for the test of the capture.
+sh tests/packages.sh g++ python3
 sh tests/preset.sh release

@@ -64,6 +64,18 @@ bool rt_declared_accumulate(rt_declared *d, const char *name);
 /** The known names of rt_declared_accumulate, separated by spaces. */
 const char *rt_declared_accumulate_names(void);
 
+/** How the elements of a result of the arithmetic `exact` were decided.  Sums of any order; one per tensor. */
+typedef struct {
+    int64_t fast;      /**< by the error bound of the double-double pass */
+    int64_t exact_case; /**< as a rational number (one key, equal classes) */
+    int64_t mpfr;      /**< by MPFR at rising precision */
+    int64_t undecided; /**< not at the cap: the nearest value of the last approximation stands there */
+    double radius;     /**< largest error bound that decided a fast one, relative to the largest result of its row */
+    int64_t precision; /**< largest number of bits that MPFR needed */
+} rt_certificate;
+/** Add one certificate to another: counts add up, extremes are kept. */
+void rt_certificate_add(rt_certificate *to, const rt_certificate *from);
+
 /* ---- arithmetics that run --------------------------------------------------------------------- */
 
 /** What a tile works on: one rank's rows and keys, already decoded.  Row-major, contiguous.

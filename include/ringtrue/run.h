@@ -15,6 +15,8 @@ typedef struct rt_comm rt_comm;
 /** Join the MPI job that this process was started in (mpirun, srun), on a communicator of our own; without a job,
  *  a communicator of one process for which MPI is not even initialised.  Collective over the job.  RT_ERR_MPI. */
 rt_status rt_comm_create(rt_context *ctx, rt_comm **out) RT_NODISCARD;
+/** A communicator of this process alone, inside or outside a job: what runs over it touches no other process.  Local. */
+rt_status rt_comm_self(rt_context *ctx, rt_comm **out) RT_NODISCARD;
 /** Leave; finalises MPI if rt_comm_create initialised it.  Collective.  NULL allowed. */
 void rt_comm_destroy(rt_comm **comm);
 int32_t rt_comm_rank(const rt_comm *c);
@@ -35,7 +37,8 @@ rt_status rt_comm_broadcast(rt_context *ctx, rt_comm *c, void *data, int64_t byt
 int32_t rt_comm_owner(const rt_comm *c, int32_t rank, int32_t ranks);
 
 /** Where a run takes its inputs and puts its results.  A row is all dims of (tensor, batch, original position, head);
- *  calls come for the ranks of this process only, from one thread. */
+ *  calls to store come for the ranks of this process only, from one thread.  load may be asked for any row, by several
+ *  threads at once: exact reads again what it must compute again. */
 typedef struct {
     void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
     /** lse: one value per row.  rank and slot say where the plan's rank holds it. */
@@ -43,6 +46,8 @@ typedef struct {
                   const double *row);
     void *arg;
     bool backward; /**< there is a dout, and dq dk dv are wanted */
+    rt_dtype result, lse_result; /**< formats that out, dq, dk, dv and lse are meant for: `exact` rounds to them, once;
+                                      f64 gives binary64 whatever they are */
 } rt_run_io;
 
 typedef struct {
@@ -50,6 +55,8 @@ typedef struct {
     double wait_seconds;    /**< of which spent waiting for messages with nothing to compute */
     uint64_t bytes_sent;    /**< by this process to others */
     uint64_t messages;
+    rt_certificate certificate[RT_TENSOR_COUNT]; /**< of this process's elements; zero unless the arithmetic is exact */
+    int64_t products[2];    /**< products that exact took from the BLAS, and how many a checksum found wrong (computed again) */
 } rt_run_stats;
 
 /** Run the plan (which is verified first): forward, and backward if io says so.  Collective over comm; P plan ranks over

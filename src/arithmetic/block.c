@@ -5,7 +5,8 @@
 #include <string.h>
 
 rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *q_pos, int64_t n_q,
-                           const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k, rt_blocks *out)
+                           const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k,
+                           rt_blocks *out)
 {
     rt_blocks b = {.n_q = n_q, .n_k = n_k, .k_pos = k_pos, .block_q = block_q, .block_k = block_k};
     b.n_qb = (n_q + block_q - 1) / block_q;
@@ -84,33 +85,34 @@ bool rt_rows_not_finite(const double *rows, int64_t n, int64_t width, int64_t st
     return any;
 }
 
-void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags, double *out)
+void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags,
+                   double *out)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (flags[i])
-            memset(out + i * width, 0, (size_t)width * sizeof *out);
-        else
-            memcpy(out + i * width, rows + i * stride, (size_t)width * sizeof *out);
+        memcpy(out + i * width, rows + i * stride, (size_t)width * sizeof *out);
+        for (int64_t d = 0; flags[i] && d < width; d++)
+            if (!isfinite(out[i * width + d]))
+                out[i * width + d] = 0;
     }
 }
 
-void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                int64_t ldb, double beta, double *c, int64_t ldc)
+void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc)
 {
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda,
-                b, (blasint)ldb, beta, c, (blasint)ldc);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a,
+                (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
 
-void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                int64_t ldb, double beta, double *c, int64_t ldc)
+void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc)
 {
     cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a,
                 (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
 
-void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                int64_t ldb, double beta, double *c, int64_t ldc)
+void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc)
 {
-    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a, (blasint)lda,
-                b, (blasint)ldb, beta, c, (blasint)ldc);
+    cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a,
+                (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }

@@ -14,7 +14,7 @@ typedef enum { RT_BLOCK_EMPTY, RT_BLOCK_PARTIAL, RT_BLOCK_FULL } rt_block_class;
 typedef struct {
     int64_t n_q, n_k;
     const int64_t *k_pos;
-    int64_t *lo, *hi;                          /* n_q: keys [lo, hi) of each row */
+    int64_t *lo, *hi; /* n_q: keys [lo, hi) of each row */
     int64_t n_qb, n_kb;
     int64_t *lo_min, *lo_max, *hi_min, *hi_max; /* n_qb: extremes over the rows that see any key */
     bool *any_empty;                            /* n_qb: some row of the block sees no key at all */
@@ -46,15 +46,18 @@ static inline int64_t rt_max64(int64_t a, int64_t b)
 /* flags[i] = row i (width doubles, `stride` apart) holds a NaN or an infinity; true if any does. */
 bool rt_rows_not_finite(const double *rows, int64_t n, int64_t width, int64_t stride, bool *flags);
 
-/* A dense copy of n rows in which the flagged ones are zero (they must not reach a product). */
-void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags, double *out);
+/* A dense copy of n rows in which the elements that are not finite are zero: they must not reach a product,
+ * and the finite ones of the same row must. */
+void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags,
+                   double *out);
 
-/* C (m x n, row stride ldc) = alpha A (m x k) B^T (n x k) [+ C], and = alpha A^T (k x m) B (k x n) + beta C ... */
-void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                int64_t ldb, double beta, double *c, int64_t ldc);
-void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                int64_t ldb, double beta, double *c, int64_t ldc);
-void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda, const double *b,
-                int64_t ldb, double beta, double *c, int64_t ldc);
+/* C (m x n, row stride ldc) = alpha A B + beta C, with B transposed (nt: stored n x k), none (nn), or A (tn:
+ * stored k x m). */
+void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
+void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
+                const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 
 #endif

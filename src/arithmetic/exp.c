@@ -29,7 +29,7 @@ static void exp_plain(double *x, int64_t n)
 void rt_exp_vector(double *x, int64_t n)
 {
 #if defined(RT_EXP_AVX)
-    if (__builtin_cpu_supports("avx512f")) {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
         rt_exp_avx512(x, n);
         return;
     }

@@ -1,13 +1,13 @@
 /* Arithmetic f64, forward: binary64 throughout, one tile at a time, in blocks of 128 rows x 256 keys.
  *
  * Shapes of a block: S (nq, nk) = scale Q K^T; P = exp(S - m); acc (nq, Dv) += P V.
- * A row's partial (m, l, acc) of this tile is made in scratch and then joined to what the destination holds, so
- * that the order of the sums is the order of the plan's listing and nothing else: a unit of work is one
- * (batch, head, row block), owned by one thread from start to end, with BLAS products of one thread.
+ * A row's partial (m, l, acc) of this tile is made in scratch and then joined to what the destination
+ * holds, so that the order of the sums is the order of the plan's listing and nothing else: a unit of work
+ * is one (batch, head, row block), owned by one thread from start to end, with BLAS products of one thread.
  *
- * Error radius (first order, u = 2^-53, n keys): |dO| <= sum_j w_j rho_j |v_j - O| + (gamma_n + 4u) sum_j w_j |v_j|
- * with rho_j = gamma_(D+1) scale sum|q||k| + 2u|s_j - m| + 2u, plus a few u per join: the judge's bound of
- * bound.h with every roundoff at 2^-53 (numerics: Higham's gamma, exp within 1 ulp).
+ * Error radius (first order, u = 2^-53, n keys): |dO| <= sum_j w_j rho_j |v_j - O| + (gamma_n + 4u) sum_j
+ * w_j |v_j| with rho_j = gamma_(D+1) scale sum|q||k| + 2u|s_j - m| + 2u, plus a few u per join: the judge's
+ * bound of bound.h with every roundoff at 2^-53 (numerics: Higham's gamma, exp within 1 ulp).
  */
 #include <math.h>
 #include <omp.h>
@@ -16,10 +16,10 @@
 #include "arithmetic/block.h"
 
 typedef struct {
-    double *s;             /* (RT_BLOCK_Q, RT_BLOCK_K) scores, then probabilities */
-    double *acc;           /* (RT_BLOCK_Q, Dv) */
+    double *s;   /* (RT_BLOCK_Q, RT_BLOCK_K) scores, then probabilities */
+    double *acc; /* (RT_BLOCK_Q, Dv) */
     double m[RT_BLOCK_Q], l[RT_BLOCK_Q];
-    double *q, *k, *v;     /* clean copies of a block, used only when something is not finite */
+    double *q, *k, *v; /* clean copies of a block, used only when something is not finite */
     bool q_bad[RT_BLOCK_Q], k_bad[RT_BLOCK_K], v_bad[RT_BLOCK_K];
     bool row_nan[RT_BLOCK_Q];
 } scratch;
@@ -48,7 +48,8 @@ static void mask_scores(const rt_blocks *b, int64_t row0, int64_t nq, int64_t ke
                 s[i * RT_BLOCK_K + j] = -RT_INF;
 }
 
-/* One online-softmax step for one row of scores: returns with P in place of S, m and l moved on, acc rescaled. */
+/* One online-softmax step for one row of scores: returns with P in place of S, m and l moved on, acc
+ * rescaled. */
 static void softmax_row(double *s, int64_t nk, int64_t width, double *m, double *l, double *acc)
 {
     double top = *m;
@@ -79,7 +80,8 @@ static void softmax_row(double *s, int64_t nk, int64_t width, double *m, double 
 }
 
 /* The partial of one row block against every key of the tile. */
-static void forward_block(const rt_tile_data *t, const rt_blocks *blocks, int64_t b, int64_t h, int64_t qb, scratch *w)
+static void forward_block(const rt_tile_data *t, const rt_blocks *blocks, int64_t b, int64_t h, int64_t qb,
+                          scratch *w)
 {
     const rt_problem *p = t->problem;
     const int64_t g = h / (p->heads_q / p->heads_kv), D = p->dim, Dv = p->dim_v;
@@ -142,19 +144,20 @@ static void forward_block(const rt_tile_data *t, const rt_blocks *blocks, int64_
     }
 
     for (int64_t i = 0; i < nq; i++) {
-        if (w->row_nan[i]) {
+        /* A score that overflowed leaves no weights: the row is NaN, like one that saw a NaN. */
+        if (w->row_nan[i] || isnan(w->l[i])) {
             w->m[i] = w->l[i] = RT_NAN;
             for (int64_t d = 0; d < Dv; d++)
                 w->acc[i * Dv + d] = RT_NAN;
         }
-        double *acc = rt_part_at(&t->acc, b, h, row0 + i);
-        double *m = rt_part_at(&t->m, b, h, row0 + i), *l = rt_part_at(&t->l, b, h, row0 + i);
+        double *acc = rt_part_at(&t->state[0], b, h, row0 + i);
+        double *m = rt_part_at(&t->state[1], b, h, row0 + i), *l = rt_part_at(&t->state[2], b, h, row0 + i);
         if (t->fresh_q) {
             memcpy(acc, w->acc + i * Dv, (size_t)Dv * sizeof *acc);
             *m = w->m[i];
             *l = w->l[i];
         } else {
-            rt_arithmetic_f64.join(1, Dv, w->acc + i * Dv, &w->m[i], &w->l[i], acc, m, l);
+            rt_f64_join(1, Dv, w->acc + i * Dv, &w->m[i], &w->l[i], acc, m, l);
         }
     }
 }
@@ -176,7 +179,8 @@ static rt_status f64_forward(rt_context *ctx, const rt_tile_data *t)
     const int64_t heads = t->q_head1 - t->q_head0, units = p->batch * heads * blocks.n_qb;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(t, blocks, work, units, heads)
     for (int64_t unit = 0; unit < units; unit++) {
-        const int64_t qb = blocks.n_qb - 1 - unit / (t->problem->batch * heads); /* longest first under causal */
+        const int64_t qb =
+            blocks.n_qb - 1 - unit / (t->problem->batch * heads); /* longest first under causal */
         const int64_t bh = unit % (t->problem->batch * heads);
         forward_block(t, &blocks, bh / heads, t->q_head0 + bh % heads, qb, &work[omp_get_thread_num()]);
         if (t->poke != NULL && omp_get_thread_num() == 0)
@@ -190,10 +194,10 @@ free_scratch:
     return st;
 }
 
-/* M-raw: m' = max; l' = l c + l_in c_in; acc' likewise, with c = exp(m - m').  An empty side leaves the other as
- * it is, bit for bit.  NaN on either side makes the row NaN. */
-static void f64_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in,
-                     double *acc, double *m, double *l)
+/* M-raw: m' = max; l' = l c + l_in c_in; acc' likewise, with c = exp(m - m').  An empty side leaves the
+ * other as it is, bit for bit.  NaN on either side makes the row NaN. */
+void rt_f64_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in,
+                     const double *l_in, double *acc, double *m, double *l)
 {
     for (int64_t i = 0; i < rows; i++) {
         const double *in = acc_in + i * width;
@@ -221,7 +225,7 @@ static void f64_join(int64_t rows, int64_t width, const double *acc_in, const do
     }
 }
 
-static void f64_finish(int64_t width, const double *acc, double m, double l, double *out, double *lse)
+void rt_f64_finish(int64_t width, const double *acc, double m, double l, double *out, double *lse)
 {
     if (rt_is_minus_inf(m)) { /* an empty row */
         memset(out, 0, (size_t)width * sizeof *out);
@@ -235,14 +239,80 @@ static void f64_finish(int64_t width, const double *acc, double m, double l, dou
 
 rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t); /* f64_backward.c */
 
+static int f64_parts(rt_payload payload, const rt_problem *p, int64_t width[RT_MAX_PARTS])
+{
+    width[0] = p->dim;
+    width[1] = width[2] = width[3] = 1;
+    switch (payload) {
+    case RT_PAYLOAD_KV:
+    case RT_PAYLOAD_DKV:
+        width[1] = p->dim_v;
+        return 2;
+    case RT_PAYLOAD_STATE:
+        width[0] = p->dim_v;
+        return 3;
+    case RT_PAYLOAD_DO:
+        width[0] = p->dim_v;
+        return 4;
+    case RT_PAYLOAD_Q:
+    case RT_PAYLOAD_DQ:
+    case RT_PAYLOAD_COUNT:
+    default:
+        return 1;
+    }
+}
+
+static void f64_land(rt_payload payload, const rt_problem *p, int64_t rows, const double *const in[RT_MAX_PARTS],
+                     double *const present[RT_MAX_PARTS])
+{
+    int64_t width[RT_MAX_PARTS];
+    const int parts = f64_parts(payload, p, width);
+    if (payload == RT_PAYLOAD_STATE) {
+        rt_f64_join(rows, width[0], in[0], in[1], in[2], present[0], present[1], present[2]);
+        return;
+    }
+    for (int k = 0; k < parts; k++)
+        for (int64_t i = 0; i < rows * width[k]; i++)
+            present[k][i] = in[k][i] + present[k][i];
+}
+
+static rt_status f64_finish_row(const rt_finish *f, int64_t b, int64_t h, int64_t pos, const double *const state[RT_MAX_PARTS],
+                                double *const row[RT_MAX_PARTS], double *out, double *lse)
+{
+    (void)b, (void)h, (void)pos;
+    const int64_t Dv = f->problem->dim_v;
+    const double m = *state[1], l = *state[2];
+    rt_f64_finish(Dv, state[0], m, l, out, lse);
+    if (row == NULL)
+        return RT_OK;
+    double delta = 0; /* of an empty row: 0 */
+    for (int64_t d = 0; d < Dv && !rt_is_minus_inf(m); d++)
+        delta += row[0][d] * out[d];
+    *row[1] = m;
+    *row[2] = l;
+    *row[3] = isnan(m) ? RT_NAN : delta;
+    return RT_OK;
+}
+
+static rt_status f64_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
+                                     const double *const parts[RT_MAX_PARTS], double *out)
+{
+    (void)b, (void)head, (void)pos;
+    memcpy(out, parts[0], (size_t)(t == RT_DV ? f->problem->dim_v : f->problem->dim) * sizeof *out);
+    return RT_OK;
+}
+
 const rt_arithmetic_ops rt_arithmetic_f64 = {.name = "f64",
                                              .result = RT_F64,
+                                             .state_m = 1,
+                                             .parts = f64_parts,
                                              .forward = f64_forward,
                                              .backward = rt_f64_backward,
-                                             .join = f64_join,
-                                             .finish = f64_finish};
+                                             .land = f64_land,
+                                             .finish = f64_finish_row,
+                                             .finish_gradient = f64_finish_gradient};
 
-static const rt_arithmetic_ops *const all[] = {&rt_arithmetic_f64, NULL};
+static const rt_arithmetic_ops *const all[] = {&rt_arithmetic_exact, &rt_arithmetic_f64, NULL};
 
 const rt_arithmetic_ops *const *rt_arithmetics(void)
 {

@@ -1,19 +1,20 @@
 /* The operations of an arithmetic, as the executor calls them.
  *
- * A buffer holds one piece as a "slab": (B, heads, slots, width) doubles, row-major, several parts one after the
- * other.  The parts of each payload:
- *   Q      q[D]
- *   KV     k[D]  v[Dv]
+ * A buffer holds one piece as a "slab": (B, heads, slots, width) doubles, row-major, several parts one after the other.  An arithmetic
+ * says which parts its payloads have.  Q is q[D] and KV is k[D] v[Dv] in all of them; DO begins with dout[Dv]; f64 has
  *   STATE  acc[Dv]  m[1]  l[1]           unnormalised output, running maximum, sum of exp(s - m)
  *   DO     dout[Dv]  m[1]  l[1]  delta[1]
  *   DQ     dq[D]
  *   DKV    dk[D]  dv[Dv]
- * Every part of an arithmetic of this version is binary64; on the wire a slab travels as it lies.
+ * and exact.h lists those of exact.  On the wire a slab travels as it lies.
  */
 #ifndef RT_ARITHMETIC_OPS_H
 #define RT_ARITHMETIC_OPS_H
 
 #include <ringtrue/arithmetic.h>
+#include <ringtrue/tensor.h>
+
+enum { RT_MAX_PARTS = 8 };
 
 /* One part of a slab, addressed by (b, head, row): base + b*batch + (head - head0)*head_ + row*width. */
 typedef struct {
@@ -34,27 +35,49 @@ typedef struct {
     const int64_t *q_pos, *k_pos;      /* original positions */
     int64_t q_head0, q_head1;          /* query heads; the key heads follow from the group */
     rt_part q, k, v;                   /* read */
-    rt_part dout, row_m, row_l, delta; /* read, backward */
-    rt_part acc, m, l;                 /* STATE, joined to */
-    rt_part dq, dk, dv;                /* added to */
+    rt_part row[RT_MAX_PARTS];         /* DO, read in the backward */
+    rt_part state[RT_MAX_PARTS];       /* joined to */
+    rt_part dq[RT_MAX_PARTS], dkv[RT_MAX_PARTS]; /* added to */
     bool fresh_q, fresh_kv;            /* the destination holds nothing yet: it is written, not added to */
     void (*poke)(void *arg);           /* called now and then from the calling thread: progress of messages */
     void *poke_arg;
+    int64_t *products;                 /* NULL, or two counts: BLAS products taken, and found wrong */
 } rt_tile_data;
+
+/* The last step of a row: what it needs besides the row. */
+typedef struct {
+    rt_context *ctx;
+    const rt_problem *problem;
+    /* any row of the inputs, by original position: for what must be computed again; may be called from several threads */
+    void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
+    void *arg;
+    rt_dtype format, lse_format; /* of the results: exact rounds to them, once */
+    rt_certificate *certificate; /* RT_TENSOR_COUNT */
+} rt_finish;
 
 struct rt_arithmetic_ops {
     const char *name;
     rt_dtype result;  /* the natural dtype of its results */
+    int state_m;      /* the part of STATE that is -infinity in an empty row */
+    /* widths of a payload's parts; returns how many */
+    int (*parts)(rt_payload payload, const rt_problem *p, int64_t width[RT_MAX_PARTS]);
     rt_status (*forward)(rt_context *ctx, const rt_tile_data *t);
     rt_status (*backward)(rt_context *ctx, const rt_tile_data *t);
-    /* present <- join(arriving, present), row by row: acc[width], m, l */
-    void (*join)(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in,
-                 double *acc, double *m, double *l);
-    /* out[width] and lse of a complete row */
-    void (*finish)(int64_t width, const double *acc, double m, double l, double *out, double *lse);
+    /* present <- arriving + present (DQ, DKV) or join(arriving, present) (STATE), of consecutive rows */
+    void (*land)(rt_payload payload, const rt_problem *p, int64_t rows, const double *const in[RT_MAX_PARTS], double *const present[RT_MAX_PARTS]);
+    /* out[Dv] and lse of a complete row of STATE; row: NULL, or the parts of DO, the first of which holds dout, the others to be filled */
+    rt_status (*finish)(const rt_finish *f, int64_t b, int64_t h, int64_t pos, const double *const state[RT_MAX_PARTS],
+                        double *const row[RT_MAX_PARTS], double *out, double *lse);
+    /* a complete row of dq, dk or dv; parts from the first that belongs to it */
+    rt_status (*finish_gradient)(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
+                                 const double *const parts[RT_MAX_PARTS], double *out);
 };
 
-extern const rt_arithmetic_ops rt_arithmetic_f64;
+extern const rt_arithmetic_ops rt_arithmetic_f64, rt_arithmetic_exact;
+
+/* f64's join and finish of rows, for its own ops and for tests. */
+void rt_f64_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in, double *acc, double *m, double *l);
+void rt_f64_finish(int64_t width, const double *acc, double m, double l, double *out, double *lse);
 
 /* x[i] <- exp(x[i]), each within 1 ulp (SLEEF u10), exp(0) = 1 and exp(-inf) = 0 exactly.  The vector width
  * follows the processor; the result does not depend on i or n for a given processor. */

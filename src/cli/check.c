@@ -15,7 +15,7 @@ rt_status rt_cli_check(rt_cli *c)
 {
     const rt_options *o = c->o;
     rt_dump d;
-    RT_TRY(rt_comm_agree(c->ctx, c->comm, rt_cli_open(c, 0, o->n_arguments, &d)));
+    RT_TRY(rt_cli_open_together(c, &d));
     rt_plan plan = {.name = ""};
     rt_verdict v;
     rt_status st = rt_options_declare(c->ctx, o, &d.spec.declared);
@@ -26,7 +26,8 @@ rt_status rt_cli_check(rt_cli *c)
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
         any = any || (d.present[t] && (t <= RT_OUT || d.present[RT_DOUT]));
     if (st == RT_OK && !any)
-        st = rt_fail(c->ctx, RT_ERR_FORMAT, "%s: nothing to judge: it has none of lse, out, dq, dk, dv%s", o->arguments[0],
+        st = rt_fail(c->ctx, RT_ERR_FORMAT, "%s: nothing to judge: it has none of lse, out, dq, dk, dv%s",
+                     o->arguments[0],
                      d.present[RT_DOUT] ? "" : " (and no dout, without which gradients cannot be judged)");
     st = rt_comm_agree(c->ctx, c->comm, st);
     if (st != RT_OK)
@@ -36,7 +37,8 @@ rt_status rt_cli_check(rt_cli *c)
         in.present[t] = d.present[t];
         in.dtype[t] = d.dtype[t];
     }
-    st = rt_judge(c->ctx, c->comm, &d.spec.problem, &d.layout, &plan, &d.spec.declared, &in, &(rt_judge_options){.delta = o->delta}, &v);
+    st = rt_judge(c->ctx, c->comm, &d.spec.problem, &d.layout, &plan, &d.spec.declared, &in,
+                  &(rt_judge_options){.delta = o->delta}, &v);
     if (st != RT_OK)
         goto reset_plan;
     c->code = v.pass ? 0 : 1;

@@ -14,7 +14,8 @@ static rt_status write_inputs(rt_cli *c, const rt_problem *p, const char *path, 
     for (int64_t i = 0; i < n; i++) {
         int64_t s, h, w;
         rt_cli_shape(p, inputs[i], &s, &h, &w);
-        decl[i] = (rt_tensor_decl){.name = rt_tensor_name(inputs[i]), .dtype = o->dtype, .ndim = 4, .shape = {p->batch, s, h, w}};
+        decl[i] = (rt_tensor_decl){
+            .name = rt_tensor_name(inputs[i]), .dtype = o->dtype, .ndim = 4, .shape = {p->batch, s, h, w}};
     }
     rt_file_writer file;
     RT_TRY(rt_file_create(c->ctx, path, decl, n, spec, &file));
@@ -30,7 +31,8 @@ static rt_status write_inputs(rt_cli *c, const rt_problem *p, const char *path, 
         for (int64_t b = 0; b < shape[0]; b++)
             for (int64_t s = 0; s < shape[1]; s++) {
                 for (int64_t h = 0; h < shape[2]; h++) {
-                    rt_generate_row(o->family, o->seed, inputs[i], o->dtype, b, s, h, shape[3], shape[1], row);
+                    rt_generate_row(o->family, o->seed, inputs[i], o->dtype, b, s, h, shape[3], shape[1],
+                                    row);
                     rt_store(o->dtype, row, shape[3], at);
                     at += (size_t)shape[3] * rt_dtype_size(o->dtype);
                 }
@@ -45,10 +47,11 @@ rt_status rt_cli_gen(rt_cli *c)
 {
     const rt_options *o = c->o;
     if (rt_comm_size(c->comm) > 1)
-        return rt_fail(c->ctx, RT_ERR_ARG, "gen runs in one process. Hint: without mpirun; run and check spread their work");
+        return rt_fail(c->ctx, RT_ERR_ARG,
+                       "gen runs in one process. Hint: without mpirun; run and check spread their work");
     if (o->output == NULL || o->n_arguments > 0)
-        return rt_fail(c->ctx, RT_ERR_ARG, "gen needs -o FOLDER and no other argument%s%s", o->n_arguments > 0 ? ", not " : "",
-                       o->n_arguments > 0 ? o->arguments[0] : "");
+        return rt_fail(c->ctx, RT_ERR_ARG, "gen needs -o FOLDER and no other argument%s%s",
+                       o->n_arguments > 0 ? ", not " : "", o->n_arguments > 0 ? o->arguments[0] : "");
     rt_problem p;
     RT_TRY(rt_options_problem(c->ctx, o, &p));
     rt_spec spec = {0};
@@ -74,8 +77,8 @@ rt_status rt_cli_gen(rt_cli *c)
     else
         rt_folder_abandon(&aside);
     if (st == RT_OK)
-        printf("# ringtrue %s  gen %s  family %s  seed %llu  dtype %s\n", RT_VERSION, o->output, rt_family_name(o->family),
-               (unsigned long long)o->seed, rt_dtype_name(o->dtype));
+        printf("# ringtrue %s  gen %s  family %s  seed %llu  dtype %s\n", RT_VERSION, o->output,
+               rt_family_name(o->family), (unsigned long long)o->seed, rt_dtype_name(o->dtype));
 free_text:
     rt_free(text);
 reset_spec:

@@ -47,16 +47,28 @@ void rt_cli_shape(const rt_problem *p, rt_tensor_id t, int64_t *seqlen, int64_t 
 
 void rt_cli_print_fingerprint(FILE *f, rt_tensor_id t, rt_dtype dtype, const rt_fingerprint *x)
 {
-    fprintf(f, "fingerprint %-4s %-4s %016llx%016llx\n", rt_tensor_name(t), rt_dtype_name(dtype), (unsigned long long)x->lane[0],
-            (unsigned long long)x->lane[1]);
+    fprintf(f, "fingerprint %-4s %-4s %016llx%016llx\n", rt_tensor_name(t), rt_dtype_name(dtype),
+            (unsigned long long)x->lane[0], (unsigned long long)x->lane[1]);
 }
 
 rt_status rt_cli_open(rt_cli *c, int64_t first, int64_t count, rt_dump *out)
 {
     if (count <= 0)
-        return rt_fail(c->ctx, RT_ERR_ARG, "%s needs a dump: a folder, a file, or one file per rank. Hint: ringtrue %s --help", c->o->verb,
-                       c->o->verb);
+        return rt_fail(c->ctx, RT_ERR_ARG,
+                       "%s needs a dump: a folder, a file, or one file per rank. Hint: ringtrue %s --help",
+                       c->o->verb, c->o->verb);
     return rt_dump_open(c->ctx, c->o->arguments + first, count, c->o->spec, out);
+}
+
+rt_status rt_cli_open_together(rt_cli *c, rt_dump *out)
+{
+    const rt_status mine = rt_cli_open(c, 0, c->o->n_arguments, out);
+    rt_status st = rt_comm_agree(c->ctx, c->comm, mine);
+    if (st == RT_OK) /* what is opened for all is opened to compute on it: is the BLAS fit? */
+        st = rt_comm_agree(c->ctx, c->comm, rt_blas_self_test(c->ctx));
+    if (st != RT_OK && mine == RT_OK)
+        rt_dump_close(out);
+    return st;
 }
 
 static char *command_line(int argc, char **argv)
@@ -89,49 +101,57 @@ static rt_status dispatch(rt_cli *c)
     return rt_fail(c->ctx, RT_ERR_ARG, "%s: unknown verb", c->o->verb);
 }
 
+/* Texts that need no verb; whether that was all. */
+static bool answer(const rt_cli *c, const char *word)
+{
+    const bool help = strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+    if (help && c->root)
+        rt_options_help(stdout, NULL);
+    const bool version = strcmp(word, "--version") == 0;
+    if (version && c->root)
+        printf("ringtrue %s, %s\n", RT_VERSION, rt_blas_description());
+    return help || version;
+}
+
+static rt_status perform(rt_cli *c)
+{
+    RT_TRY(rt_comm_agree(c->ctx, c->comm, rt_float_environment_check(c->ctx)));
+    return dispatch(c);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        rt_options_help(argc < 2 ? stderr : stdout, NULL);
-        return argc < 2 ? 2 : 0;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("ringtrue %s, %s\n", RT_VERSION, rt_blas_description());
-        return 0;
-    }
     rt_context ctx = {.message = ""};
-    rt_options o = {.verb = argv[1]};
-    rt_status st = rt_options_parse(&ctx, argc - 1, argv + 1, &o);
-    if (st == RT_OK && o.help) {
-        rt_options_help(stdout, o.verb);
-        rt_options_reset(&o);
-        return 0;
-    }
-    /* Every process of a job parses the same flags, so all of them leave here or none. */
-    rt_comm *comm = NULL;
-    if (st == RT_OK)
-        st = rt_comm_create(&ctx, &comm);
+    rt_options o = {.verb = argc > 1 ? argv[1] : ""};
+    rt_comm *comm = NULL; /* before all else: process 0 alone speaks, also when the flags are wrong */
+    rt_status st = rt_comm_create(&ctx, &comm);
     char *replay = command_line(argc, argv);
-    rt_cli c = {.ctx = &ctx, .comm = comm, .o = &o, .replay = replay != NULL ? replay : o.verb, .root = comm == NULL || rt_comm_rank(comm) == 0};
+    rt_cli c = {.ctx = &ctx,
+                .comm = comm,
+                .o = &o,
+                .replay = replay != NULL ? replay : o.verb,
+                .root = comm == NULL || rt_comm_rank(comm) == 0};
     progress_state shown = {.start = now()};
-    if (c.root && !o.quiet && isatty(STDERR_FILENO)) {
-        ctx.progress = progress;
-        ctx.progress_arg = &shown;
+    if (st == RT_OK && argc < 2)
+        st = rt_fail(&ctx, RT_ERR_ARG, "no verb is given. Hint: ringtrue --help lists them");
+    if (st == RT_OK && !answer(&c, argv[1])) {
+        st = rt_options_parse(&ctx, argc - 1, argv + 1, &o);
+        if (c.root && !o.quiet && isatty(STDERR_FILENO)) {
+            ctx.progress = progress;
+            ctx.progress_arg = &shown;
+        }
+        if (st == RT_OK && !o.help)
+            st = perform(&c);
+        else if (st == RT_OK && c.root)
+            rt_options_help(stdout, o.verb);
     }
-    if (st == RT_OK)
-        st = rt_float_environment_check(&ctx);
-    if (st == RT_OK)
-        st = rt_blas_self_test(&ctx);
-    if (comm != NULL)
-        st = rt_comm_agree(&ctx, comm, st);
-    if (st == RT_OK)
-        st = dispatch(&c);
     if (shown.shown)
         fprintf(stderr, "\r%*s\r", 78, "");
     if (st == RT_OK && (fflush(stdout) != 0 || ferror(stdout) != 0))
         st = rt_fail(&ctx, RT_ERR_IO, "standard output could not be written");
     if (st != RT_OK && c.root)
-        fprintf(stderr, "ringtrue %s: %s\n", o.verb, ctx.message[0] != '\0' ? ctx.message : "failed");
+        fprintf(stderr, "ringtrue%s%s: %s\n", o.verb[0] != '\0' ? " " : "", o.verb,
+                ctx.message[0] != '\0' ? ctx.message : "failed");
     const int code = st != RT_OK ? rt_status_exit_code(st) : c.code;
     rt_comm_destroy(&comm);
     rt_options_reset(&o);

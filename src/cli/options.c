@@ -15,10 +15,12 @@ static const struct {
     int verbs;
     const char *help;
 } table[] = {
-    {"family", 1001, "NAME", GEN, "gaussian (default), exact, tracer, tilted, huge: see include/ringtrue/generate.h"},
+    {"family", 1001, "NAME", GEN,
+     "gaussian (default), exact, tracer, tilted, huge: see include/ringtrue/generate.h"},
     {"seed", 1002, "N", GEN, "seed of the generator (default 1)"},
     {"batch", 1003, "N", PROBLEM, "batch size B (default 1)"},
-    {"seqlen", 1004, "N", PROBLEM, "query tokens Sq of the whole sequence; k, M suffixes are 1024s (default 256)"},
+    {"seqlen", 1004, "N", PROBLEM,
+     "query tokens Sq of the whole sequence; k, M suffixes are 1024s (default 256)"},
     {"seqlen-k", 1005, "N", PROBLEM, "key tokens Sk (default: seqlen)"},
     {"heads", 1006, "N", PROBLEM, "query heads Hq (default 8)"},
     {"kv-heads", 1007, "N", PROBLEM, "key heads Hkv, a divisor of heads (default: heads)"},
@@ -26,17 +28,25 @@ static const struct {
     {"dim-v", 1009, "N", PROBLEM, "head dim Dv of v and out (default: dim)"},
     {"dtype", 1010, "NAME", PROBLEM, "bf16 (default), f16, f32, f64, e4m3, e5m2: of the inputs"},
     {"mask", 1011, "NAME", PROBLEM, "full (default), causal, causal-bottom-right"},
-    {"cu-seqlens", 1012, "LIST", PROBLEM, "document boundaries, e.g. 0,128,320,512; the mask then holds inside documents"},
+    {"cu-seqlens", 1012, "LIST", PROBLEM,
+     "document boundaries, e.g. 0,128,320,512; the mask then holds inside documents"},
     {"cu-seqlens-k", 1013, "LIST", PROBLEM, "boundaries of the keys (default: cu-seqlens)"},
-    {"scale", 1014, "X", PROBLEM, "score scale: rsqrt_dim (default, exactly 1/sqrt(D)), f32:X, f64:X or X (f64)"},
-    {"plan", 1015, "NAME", RUN | PLAN | CHECK, "the algorithm; plan --list names them (default: the spec's, else single)"},
-    {"layout", 1016, "NAME", RUN | PLAN, "contiguous, zigzag, striped (default: the spec's, else contiguous)"},
-    {"remainder", 1017, "RULE", RUN | PLAN, "who holds the remainder: spread (default), ceil, last, refuse"},
+    {"scale", 1014, "X", PROBLEM,
+     "score scale: rsqrt_dim (default, exactly 1/sqrt(D)), f32:X, f64:X or X (f64)"},
+    {"plan", 1015, "NAME", RUN | PLAN | CHECK,
+     "the algorithm; plan --list names them (default: the spec's, else single)"},
+    {"layout", 1016, "NAME", RUN | PLAN,
+     "contiguous, zigzag, striped (default: the spec's, else contiguous)"},
+    {"remainder", 1017, "RULE", RUN | PLAN,
+     "who holds the remainder: spread (default), ceil, last, refuse"},
     {"ranks", 1018, "P", RUN | PLAN, "context-parallel ranks P (default: the spec's, else 1)"},
-    {"arith", 1019, "NAME", RUN, "the arithmetic: f64 (default)"},
-    {"out-dtype", 1020, "NAME", RUN, "dtype of the results (default: the arithmetic's own; lse is f64 or f32)"},
-    {"spec", 1021, "FILE", RUN | CHECK | INFO | DIFF | PLAN, "the spec of a dump that must not be touched (JSON)"},
-    {"declare", 1022, "KEY=VALUE", CHECK, "override a key of the spec's arithmetic, e.g. exp=2.4e-7; may be repeated"},
+    {"arith", 1019, "NAME", RUN, "the arithmetic: f64 (default), exact (correctly rounded; results f32 unless --out-dtype)"},
+    {"out-dtype", 1020, "NAME", RUN,
+     "dtype of the results (default: the arithmetic's own; lse is f64 or f32)"},
+    {"spec", 1021, "FILE", RUN | CHECK | INFO | DIFF | PLAN,
+     "the spec of a dump that must not be touched (JSON)"},
+    {"declare", 1022, "KEY=VALUE", CHECK,
+     "override a key of the spec's arithmetic, e.g. exp=2.4e-7; may be repeated"},
     {"delta", 1023, "X", CHECK, "chance that a right result is called SUSPECT, per tensor (default 1e-6)"},
     {"json", 1024, NULL, PLAN | CHECK | DIFF | INFO, "one JSON object instead of text"},
     {"fingerprint", 1025, NULL, RUN | INFO, "one order-free fingerprint per tensor, by original position"},
@@ -50,18 +60,21 @@ static const struct {
     {"help", 'h', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO, "this text"},
 };
 enum { N_FLAGS = sizeof table / sizeof table[0] };
+_Static_assert(sizeof table / sizeof table[0] <= 64, "rt_options.given has 64 bits");
 
 static const struct {
     const char *name, *usage, *about;
     int bit;
 } verbs[] = {
-    {"gen", "ringtrue gen [flags] -o FOLDER", "Make inputs from a seed; the same numbers for any layout and P.", GEN},
+    {"gen", "ringtrue gen [flags] -o FOLDER",
+     "Make inputs from a seed; the same numbers for any layout and P.", GEN},
     {"run", "[mpirun -n N] ringtrue run DUMP [flags] (-o FOLDER | --fingerprint)",
      "Run a plan on the inputs of a dump: P ranks in one process or over N <= P.", RUN},
     {"plan", "ringtrue plan [DUMP] [flags]", "Print steps, tiles, moves and counters of a plan.", PLAN},
     {"check", "[mpirun -n N] ringtrue check DUMP.. [flags]",
      "Judge a dump: a folder, one file, or one file per rank in rank order.", CHECK},
-    {"diff", "ringtrue diff A B [flags]", "Bits and ulps between two files, or two dumps by original position.", DIFF},
+    {"diff", "ringtrue diff A B [flags]",
+     "Bits and ulps between two files, or two dumps by original position.", DIFF},
     {"info", "ringtrue info DUMP.. [flags]", "What a dump holds, and its spec.", INFO},
 };
 
@@ -76,10 +89,14 @@ static int verb_bit(const char *verb)
 void rt_options_help(FILE *f, const char *verb)
 {
     if (verb == NULL) {
-        fprintf(f, "ringtrue %s: the referee for context-parallel attention\n\nusage: ringtrue VERB [arguments] [flags]\n\n", RT_VERSION);
+        fprintf(f,
+                "ringtrue %s: the referee for context-parallel attention\n\nusage: ringtrue VERB "
+                "[arguments] [flags]\n\n",
+                RT_VERSION);
         for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
             fprintf(f, "  %-6s %s\n", verbs[i].name, verbs[i].about);
-        fprintf(f, "\nringtrue VERB --help lists a verb's flags.  mpirun -n N ringtrue run | check spreads the work.\n"
+        fprintf(f, "\nringtrue VERB --help lists a verb's flags.  mpirun -n N ringtrue run | check spreads "
+                   "the work.\n"
                    "Exit codes: 0 pass, 1 numeric failure, 2 usage, 3 input or format, 4 MPI or system.\n");
         return;
     }
@@ -90,24 +107,34 @@ void rt_options_help(FILE *f, const char *verb)
         if ((table[i].verbs & verb_bit(verb)) == 0)
             continue;
         char left[64];
-        snprintf(left, sizeof left, "%s--%s%s%s", table[i].letter == 'o' ? "-o, " : table[i].letter == 'q' ? "-q, " : table[i].letter == 'h' ? "-h, " : "",
-                 table[i].name, table[i].value != NULL ? " " : "", table[i].value != NULL ? table[i].value : "");
+        snprintf(left, sizeof left, "%s--%s%s%s",
+                 table[i].letter == 'o'   ? "-o, "
+                 : table[i].letter == 'q' ? "-q, "
+                 : table[i].letter == 'h' ? "-h, "
+                                          : "",
+                 table[i].name, table[i].value != NULL ? " " : "",
+                 table[i].value != NULL ? table[i].value : "");
         fprintf(f, "  %-24s %s\n", left, table[i].help);
     }
 }
 
-static rt_status parse_int(rt_context *ctx, const char *flag, const char *text, int64_t low, int64_t high, int64_t *out)
+static rt_status parse_int(rt_context *ctx, const char *flag, const char *text, int64_t low, int64_t high,
+                           int64_t *out)
 {
     char *end = NULL;
     errno = 0;
-    long long v = strtoll(text, &end, 10);
+    const int64_t v = strtoll(text, &end, 10);
     int64_t unit = 1;
-    if (end != text && *end != '\0' && end[1] == '\0')
-        unit = *end == 'k' || *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : *end == 'G' ? 1 << 30 : 0;
-    if (end == text || (*end != '\0' && (unit <= 1 || end[1] != '\0')) || errno != 0 || v > INT64_MAX / unit || v * unit < low ||
-        v * unit > high)
-        return rt_fail(ctx, RT_ERR_ARG, "--%s %s: a whole number from %lld to %lld (suffixes k, M, G are powers of 1024)", flag, text,
-                       (long long)low, (long long)high);
+    if (end != text && *end != '\0')
+        unit = end[1] != '\0'               ? 0
+               : *end == 'k' || *end == 'K' ? 1 << 10
+               : *end == 'M'                ? 1 << 20
+               : *end == 'G'                ? 1 << 30
+                                            : 0;
+    if (end == text || unit == 0 || errno != 0 || v < 0 || v > high / unit || v * unit < low)
+        return rt_fail(ctx, RT_ERR_ARG,
+                       "--%s %s: a whole number from %lld to %lld (suffixes k, M, G are powers of 1024)",
+                       flag, text, (long long)low, (long long)high);
     *out = v * unit;
     return RT_OK;
 }
@@ -136,7 +163,8 @@ static rt_status parse_list(rt_context *ctx, const char *flag, const char *text,
         v[i] = strtoll(at, &end, 10);
         if (end == at || errno != 0 || (*end != ',' && *end != '\0')) {
             rt_free(v);
-            return rt_fail(ctx, RT_ERR_ARG, "--%s %s: whole numbers separated by commas, e.g. 0,128,320", flag, text);
+            return rt_fail(ctx, RT_ERR_ARG, "--%s %s: whole numbers separated by commas, e.g. 0,128,320",
+                           flag, text);
         }
         at = end + 1;
     }
@@ -151,13 +179,24 @@ static rt_status unknown(rt_context *ctx, const char *flag, const char *value, c
     return rt_fail(ctx, RT_ERR_ARG, "--%s %s: unknown; allowed: %s", flag, value, allowed);
 }
 
+static rt_status unknown_arithmetic(rt_context *ctx, const char *flag, const char *value)
+{
+    char names[200] = "";
+    for (const rt_arithmetic_ops *const *a = rt_arithmetics(); *a != NULL; a++) {
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? " " : "", rt_arithmetic_name(*a));
+    }
+    return unknown(ctx, flag, value, names);
+}
+
 static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *name, const char *v)
 {
     const int64_t big = INT64_C(1) << 40;
     int64_t n = 0;
     switch (letter) {
     case 1001:
-        return rt_family_parse(v, &o->family) ? RT_OK : unknown(ctx, name, v, "gaussian exact tracer tilted huge");
+        return rt_family_parse(v, &o->family) ? RT_OK
+                                              : unknown(ctx, name, v, "gaussian exact tracer tilted huge");
     case 1002:
         RT_TRY(parse_int(ctx, name, v, 0, INT64_MAX, &n));
         o->seed = (uint64_t)n;
@@ -178,13 +217,15 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return parse_int(ctx, name, v, 1, 65536, &o->dim_v);
     case 1010:
     case 1020:
-        if (!rt_dtype_parse(v, letter == 1010 ? &o->dtype : &o->out_dtype) || !rt_dtype_is_float(letter == 1010 ? o->dtype : o->out_dtype) ||
+        if (!rt_dtype_parse(v, letter == 1010 ? &o->dtype : &o->out_dtype) ||
+            !rt_dtype_is_float(letter == 1010 ? o->dtype : o->out_dtype) ||
             rt_dtype_size(letter == 1010 ? o->dtype : o->out_dtype) == 0)
             return unknown(ctx, name, v, "f64 f32 bf16 f16 e4m3 e5m2");
         o->has_out_dtype = o->has_out_dtype || letter == 1020;
         return RT_OK;
     case 1011:
-        return rt_mask_parse(v, &o->mask) ? RT_OK : unknown(ctx, name, v, "full causal causal-bottom-right");
+        return rt_mask_parse(v, &o->mask) ? RT_OK
+                                          : unknown(ctx, name, v, "full causal causal-bottom-right");
     case 1012:
         return parse_list(ctx, name, v, &o->cu_q, &o->n_cu_q);
     case 1013:
@@ -204,13 +245,14 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
                    : unknown(ctx, name, v, "contiguous zigzag striped (positions come with a spec)");
     case 1017:
         o->has_remainder = true;
-        return rt_remainder_parse(v, &o->remainder_kind) ? RT_OK : unknown(ctx, name, v, "spread ceil last refuse");
+        return rt_remainder_parse(v, &o->remainder_kind) ? RT_OK
+                                                         : unknown(ctx, name, v, "spread ceil last refuse");
     case 1018:
         o->has_ranks = true;
         return parse_int(ctx, name, v, 1, 65536, &o->ranks);
     case 1019:
         o->arith = v;
-        return rt_arithmetic_find(v) != NULL ? RT_OK : unknown(ctx, name, v, "f64");
+        return rt_arithmetic_find(v) != NULL ? RT_OK : unknown_arithmetic(ctx, name, v);
     case 1021:
         o->spec = v;
         return RT_OK;
@@ -221,7 +263,9 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return RT_OK;
     case 1023:
         RT_TRY(parse_real(ctx, name, v, &o->delta));
-        return o->delta > 0 && o->delta < 1 ? RT_OK : rt_fail(ctx, RT_ERR_ARG, "--delta %s: a chance between 0 and 1 is needed", v);
+        return o->delta > 0 && o->delta < 1
+                   ? RT_OK
+                   : rt_fail(ctx, RT_ERR_ARG, "--delta %s: a chance between 0 and 1 is needed", v);
     case 1024:
         o->json = true;
         return RT_OK;
@@ -255,45 +299,82 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     }
 }
 
+static rt_status add_argument(rt_context *ctx, rt_options *o, const char *text)
+{
+    if (o->n_arguments == RT_MAX_ARGUMENTS)
+        return rt_fail(ctx, RT_ERR_ARG, "%.80s: more than %d arguments", text, RT_MAX_ARGUMENTS);
+    o->arguments[o->n_arguments++] = text;
+    return RT_OK;
+}
+
+/* getopt takes --se for --seed; a script that relies on it breaks with the next flag, so it is refused. */
+static bool spelled_out(const char *what, const char *name)
+{
+    const size_t n = strlen(name);
+    return what[0] != '-' || what[1] != '-' ||
+           (strncmp(what + 2, name, n) == 0 && (what[2 + n] == '\0' || what[2 + n] == '='));
+}
+
 rt_status rt_options_parse(rt_context *ctx, int argc, char **argv, rt_options *out)
 {
-    rt_options o = {.verb = argv[0], .seed = 1, .batch = 1, .seqlen = 256, .heads = 8, .dim = 64, .ranks = 1, .dtype = RT_BF16,
+    rt_options o = {.verb = argv[0],
+                    .seed = 1,
+                    .batch = 1,
+                    .seqlen = 256,
+                    .heads = 8,
+                    .dim = 64,
+                    .ranks = 1,
+                    .dtype = RT_BF16,
                     .arith = "f64"};
     const int bit = verb_bit(argv[0]);
-    if (bit == 0)
-        return rt_fail(ctx, RT_ERR_ARG, "%s: unknown verb; allowed: gen run plan check diff info. Hint: ringtrue --help", argv[0]);
+    if (bit == 0) {
+        char names[100] = "";
+        for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+            snprintf(names + strlen(names), sizeof names - strlen(names), " %s", verbs[i].name);
+        return rt_fail(ctx, RT_ERR_ARG, "unknown verb; allowed:%s. Hint: ringtrue --help", names);
+    }
     struct option longs[N_FLAGS + 1];
     memset(longs, 0, sizeof longs);
     for (int i = 0; i < N_FLAGS; i++)
-        longs[i] = (struct option){table[i].name, table[i].value != NULL ? required_argument : no_argument, NULL, table[i].letter};
+        longs[i] = (struct option){table[i].name, table[i].value != NULL ? required_argument : no_argument,
+                                   NULL, table[i].letter};
     optind = 1;
     opterr = 0;
     rt_status st = RT_OK;
-    for (int c; st == RT_OK && (c = getopt_long(argc, argv, "-:o:qh", longs, NULL)) != -1;) {
+    while (st == RT_OK) {
+        const char *what = argv[optind]; /* the word that getopt is about to read */
+        const int c = getopt_long(argc, argv, "-:o:qh", longs, NULL);
+        if (c == -1)
+            break;
         if (c == 1) { /* an argument between the flags */
-            if (o.n_arguments == RT_MAX_ARGUMENTS)
-                st = rt_fail(ctx, RT_ERR_ARG, "more than %d arguments", RT_MAX_ARGUMENTS);
-            else
-                o.arguments[o.n_arguments++] = optarg;
+            st = add_argument(ctx, &o, optarg);
             continue;
         }
         if (c == '?' || c == ':') {
-            const char *what = argv[optind - 1];
-            st = c == ':' ? rt_fail(ctx, RT_ERR_ARG, "%s needs a value. Hint: ringtrue %s --help", what, argv[0])
-                          : rt_fail(ctx, RT_ERR_ARG, "%s: unknown flag of %s. Hint: ringtrue %s --help", what, argv[0], argv[0]);
+            st = c == ':'
+                     ? rt_fail(ctx, RT_ERR_ARG, "%s needs a value. Hint: ringtrue %s --help", what, argv[0])
+                 : optopt >= 1000
+                     ? rt_fail(ctx, RT_ERR_ARG, "%s: this flag takes no value. Hint: ringtrue %s --help",
+                               what, argv[0])
+                     : rt_fail(ctx, RT_ERR_ARG, "%s: unknown flag of %s. Hint: ringtrue %s --help", what,
+                               argv[0], argv[0]);
             continue;
         }
         for (int i = 0; i < N_FLAGS; i++)
             if (table[i].letter == c) {
-                st = (table[i].verbs & bit) != 0 ? apply(ctx, &o, c, table[i].name, optarg)
-                                                 : rt_fail(ctx, RT_ERR_ARG, "--%s: not a flag of %s. Hint: ringtrue %s --help",
-                                                           table[i].name, argv[0], argv[0]);
+                if ((table[i].verbs & bit) == 0)
+                    st = rt_fail(ctx, RT_ERR_ARG, "--%s: not a flag of %s. Hint: ringtrue %s --help",
+                                 table[i].name, argv[0], argv[0]);
+                else if (!spelled_out(what, table[i].name))
+                    st = rt_fail(ctx, RT_ERR_ARG, "%s: write --%s in full", what, table[i].name);
+                else
+                    st = apply(ctx, &o, c, table[i].name, optarg);
+                o.given |= UINT64_C(1) << i;
                 break;
             }
     }
     for (; st == RT_OK && optind < argc; optind++) /* after "--" */
-        if (o.n_arguments < RT_MAX_ARGUMENTS)
-            o.arguments[o.n_arguments++] = argv[optind];
+        st = add_argument(ctx, &o, argv[optind]);
     if (st != RT_OK) {
         rt_options_reset(&o);
         return st;
@@ -309,6 +390,14 @@ void rt_options_reset(rt_options *o)
     o->cu_q = o->cu_k = NULL;
 }
 
+const char *rt_options_problem_flag(const rt_options *o)
+{
+    for (int i = 0; i < N_FLAGS; i++)
+        if (table[i].verbs == PROBLEM && (o->given >> i & 1) != 0)
+            return table[i].name;
+    return NULL;
+}
+
 static rt_status set_scale(rt_context *ctx, const rt_options *o, rt_problem *p)
 {
     const char *s = o->scale;
@@ -320,7 +409,8 @@ static rt_status set_scale(rt_context *ctx, const rt_options *o, rt_problem *p)
         return RT_OK;
     }
     const bool single = strncmp(s, "f32:", 4) == 0;
-    RT_TRY(parse_real(ctx, "scale", single || strncmp(s, "f64:", 4) == 0 ? s + 4 : s, &p->scale));
+    if (parse_real(NULL, "scale", single || strncmp(s, "f64:", 4) == 0 ? s + 4 : s, &p->scale) != RT_OK)
+        return unknown(ctx, "scale", s, "rsqrt_dim, or f32:X, f64:X or X with a finite number X");
     p->scale_kind = single ? RT_SCALE_F32 : RT_SCALE_F64;
     if (single)
         p->scale = rt_round_to(RT_F32, p->scale);
@@ -341,8 +431,10 @@ rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *o
     if (st == RT_OK && o->n_cu_q > 0) {
         const int64_t n_k = o->n_cu_k > 0 ? o->n_cu_k : o->n_cu_q;
         if (o->n_cu_q < 2 || n_k != o->n_cu_q)
-            st = rt_fail(ctx, RT_ERR_ARG, "--cu-seqlens has %lld boundaries and --cu-seqlens-k %lld: at least 2, and as many of each",
-                         (long long)o->n_cu_q, (long long)n_k);
+            st = rt_fail(
+                ctx, RT_ERR_ARG,
+                "--cu-seqlens has %lld boundaries and --cu-seqlens-k %lld: at least 2, and as many of each",
+                (long long)o->n_cu_q, (long long)n_k);
         if (st == RT_OK) {
             p.documents = o->n_cu_q - 1;
             p.cu_q = rt_alloc(ctx, o->n_cu_q, sizeof *p.cu_q);
@@ -371,18 +463,28 @@ rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *
     static const struct {
         const char *key;
         uint32_t bit;
-    } keys[] = {{"accumulate", RT_DECL_ACCUMULATE},       {"exp", RT_DECL_EXP},       {"block_keys", RT_DECL_BLOCK},
-                {"probabilities", RT_DECL_PROBABILITIES}, {"partial", RT_DECL_PARTIAL}, {"state", RT_DECL_STATE},
-                {"join", RT_DECL_JOIN},                   {"grad_partial", RT_DECL_GRAD_PARTIAL}, {"grad_state", RT_DECL_GRAD_STATE}};
+    } keys[] = {{"accumulate", RT_DECL_ACCUMULATE},
+                {"exp", RT_DECL_EXP},
+                {"block_keys", RT_DECL_BLOCK},
+                {"probabilities", RT_DECL_PROBABILITIES},
+                {"partial", RT_DECL_PARTIAL},
+                {"state", RT_DECL_STATE},
+                {"join", RT_DECL_JOIN},
+                {"grad_partial", RT_DECL_GRAD_PARTIAL},
+                {"grad_state", RT_DECL_GRAD_STATE}};
     for (int64_t i = 0; i < o->n_declare; i++) {
         const char *text = o->declare[i], *eq = strchr(text, '=');
         int key = -1;
         for (int k = 0; k < 9 && eq != NULL; k++)
-            if (strlen(keys[k].key) == (size_t)(eq - text) && strncmp(keys[k].key, text, (size_t)(eq - text)) == 0)
+            if (strlen(keys[k].key) == (size_t)(eq - text) &&
+                strncmp(keys[k].key, text, (size_t)(eq - text)) == 0)
                 key = k;
         if (key < 0)
-            return rt_fail(ctx, RT_ERR_ARG, "--declare %s: KEY=VALUE with a key of accumulate exp block_keys probabilities partial state join "
-                           "grad_partial grad_state", text);
+            return rt_fail(ctx, RT_ERR_ARG,
+                           "--declare %s: KEY=VALUE with a key of accumulate exp block_keys probabilities "
+                           "partial state join "
+                           "grad_partial grad_state",
+                           text);
         const char *v = eq + 1;
         rt_dtype t = RT_F32;
         switch (key) {
@@ -405,7 +507,11 @@ rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *
         default:
             if (!rt_dtype_parse(v, &t) || !rt_dtype_is_float(t))
                 return unknown(ctx, "declare", text, "f64 f32 bf16 f16 tf32 e4m3 e5m2");
-            *(key == 3 ? &d->probabilities : key == 4 ? &d->partial : key == 5 ? &d->state : key == 7 ? &d->grad_partial : &d->grad_state) = t;
+            *(key == 3   ? &d->probabilities
+              : key == 4 ? &d->partial
+              : key == 5 ? &d->state
+              : key == 7 ? &d->grad_partial
+                         : &d->grad_state) = t;
             break;
         }
         d->assumed &= ~keys[key].bit;

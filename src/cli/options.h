@@ -6,9 +6,10 @@
 
 enum { RT_MAX_ARGUMENTS = 4096, RT_MAX_DECLARATIONS = 16 };
 
-/* What the flags said; `set` has a bit for each flag that was given (RT_FLAG_ in options.c order). */
+/* What the flags said. */
 typedef struct {
     const char *verb;
+    uint64_t given; /* a bit for each flag that was given, in the order of the table */
     const char *arguments[RT_MAX_ARGUMENTS];
     int64_t n_arguments;
     rt_family family;
@@ -37,6 +38,9 @@ void rt_options_reset(rt_options *o);
 void rt_options_help(FILE *f, const char *verb);
 /* The problem that the flags describe (gen, plan). */
 rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *out) RT_NODISCARD;
+/* The name of a flag that was given and describes the problem, NULL if none: such flags and a dump exclude
+ * each other. */
+const char *rt_options_problem_flag(const rt_options *o);
 /* Apply --declare KEY=VALUE to a declaration. */
 rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *d) RT_NODISCARD;
 

@@ -7,10 +7,12 @@
 static rt_status show(rt_cli *c, const rt_problem *p, const rt_layout *l, const rt_plan *plan)
 {
     const rt_plan_print_options how = {.summary = c->o->summary, .verified = c->o->verify};
-    return c->o->json ? rt_plan_print_json(c->ctx, stdout, plan, p, l, &how) : rt_plan_print(c->ctx, stdout, plan, p, l, &how);
+    return c->o->json ? rt_plan_print_json(c->ctx, stdout, plan, p, l, &how)
+                      : rt_plan_print(c->ctx, stdout, plan, p, l, &how);
 }
 
-static rt_status print_plan(rt_cli *c, const rt_problem *p, rt_layout_kind kind, rt_remainder rem, int32_t ranks, const char *name)
+static rt_status print_plan(rt_cli *c, const rt_problem *p, rt_layout_kind kind, rt_remainder rem,
+                            int32_t ranks, const char *name)
 {
     rt_layout l;
     rt_plan plan = {.name = ""};
@@ -36,6 +38,12 @@ rt_status rt_cli_plan(rt_cli *c)
         return RT_OK;
     }
     if (o->n_arguments > 0) {
+        const char *flag = rt_options_problem_flag(o);
+        if (flag != NULL)
+            return rt_fail(
+                c->ctx, RT_ERR_ARG,
+                "--%s: the dump '%s' says this itself. Hint: plan takes a dump, or flags of the problem",
+                flag, o->arguments[0]);
         rt_dump d;
         RT_TRY(rt_cli_open(c, 0, o->n_arguments, &d));
         const rt_spec *s = &d.spec;
@@ -43,7 +51,8 @@ rt_status rt_cli_plan(rt_cli *c)
         rt_status st;
         if (kind == RT_LAYOUT_POSITIONS) {
             rt_plan plan = {.name = ""};
-            st = rt_plan_create(c->ctx, o->has_plan ? o->plan : s->algorithm, &s->problem, &d.layout, &(rt_plan_options){.move_empty = true}, &plan);
+            st = rt_plan_create(c->ctx, o->has_plan ? o->plan : s->algorithm, &s->problem, &d.layout,
+                                &(rt_plan_options){.move_empty = true}, &plan);
             if (st == RT_OK)
                 st = rt_plan_verify(c->ctx, &plan, &s->problem, &d.layout);
             if (st == RT_OK)
@@ -51,15 +60,19 @@ rt_status rt_cli_plan(rt_cli *c)
             rt_plan_reset(&plan);
         } else {
             st = print_plan(c, &s->problem, kind, o->has_remainder ? o->remainder_kind : s->remainder,
-                            o->has_ranks ? (int32_t)o->ranks : s->ranks, o->has_plan ? o->plan : s->algorithm);
+                            o->has_ranks ? (int32_t)o->ranks : s->ranks,
+                            o->has_plan ? o->plan : s->algorithm);
         }
         rt_dump_close(&d);
         return st;
     }
     rt_problem p;
     RT_TRY(rt_options_problem(c->ctx, o, &p));
-    const rt_status st = print_plan(c, &p, o->has_layout ? o->layout_kind : RT_LAYOUT_CONTIGUOUS, o->remainder_kind, (int32_t)o->ranks,
-                                    o->has_plan ? o->plan : o->ranks > 1 ? "ring" : "single");
+    const rt_status st = print_plan(c, &p, o->has_layout ? o->layout_kind : RT_LAYOUT_CONTIGUOUS,
+                                    o->remainder_kind, (int32_t)o->ranks,
+                                    o->has_plan    ? o->plan
+                                    : o->ranks > 1 ? "ring"
+                                                   : "single");
     rt_problem_reset(&p);
     return st;
 }

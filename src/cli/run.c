@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "show/report.h"
 
 static const rt_tensor_id inputs[] = {RT_Q, RT_K, RT_V, RT_DOUT};
 enum { MAX_TENSORS = RT_TENSOR_COUNT + 2 };
@@ -21,9 +22,10 @@ typedef struct {
     const rt_layout *l;
     rt_dtype result, lse;
     rank_file *files; /* P; NULL without -o */
+    uint64_t written; /* bytes of the files of this process */
     rt_fingerprint print[RT_TENSOR_COUNT];
     unsigned char element[8];
-    void *row;        /* one encoded row */
+    void *row; /* one encoded row */
 } run_sink;
 
 static void load(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row)
@@ -32,7 +34,8 @@ static void load(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, d
     rt_dump_load(s->in, t, b, pos, h, row);
 }
 
-static void store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h, const double *row)
+static void store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h,
+                  const double *row)
 {
     run_sink *s = arg;
     int64_t length, heads, width;
@@ -43,12 +46,15 @@ static void store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t
     if (s->files == NULL)
         return;
     const int64_t n = rt_layout_count(s->l, rt_cli_key_side(t) ? RT_SIDE_KV : RT_SIDE_Q, rank);
-    const int64_t at = t == RT_LSE ? (b * heads + h) * n + slot : (b * n + slot) * heads + h; /* lse (B, H, S), others (B, S, H, D) */
-    memcpy((char *)s->files[rank].data[t] + (size_t)(at * width) * rt_dtype_size(dtype), s->row, (size_t)width * rt_dtype_size(dtype));
+    const int64_t at = t == RT_LSE ? (b * heads + h) * n + slot
+                                   : (b * n + slot) * heads + h; /* lse (B, H, S), others (B, S, H, D) */
+    memcpy((char *)s->files[rank].data[t] + (size_t)(at * width) * rt_dtype_size(dtype), s->row,
+           (size_t)width * rt_dtype_size(dtype));
 }
 
 /* Create rank r's file: inputs copied as they are, results to come, positions of its slots. */
-static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, const char *aside, const char *spec)
+static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, const char *aside,
+                             const char *spec)
 {
     const rt_problem *p = s->p;
     rt_tensor_decl decl[MAX_TENSORS];
@@ -60,10 +66,13 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
             continue;
         int64_t length, heads, width;
         rt_cli_shape(p, (rt_tensor_id)t, &length, &heads, &width);
-        const int64_t count = rt_layout_count(s->l, rt_cli_key_side((rt_tensor_id)t) ? RT_SIDE_KV : RT_SIDE_Q, r);
+        const int64_t count =
+            rt_layout_count(s->l, rt_cli_key_side((rt_tensor_id)t) ? RT_SIDE_KV : RT_SIDE_Q, r);
         id[n] = (rt_tensor_id)t;
         decl[n] = (rt_tensor_decl){.name = rt_tensor_name((rt_tensor_id)t),
-                                   .dtype = input ? s->in->dtype[t] : t == RT_LSE ? s->lse : s->result,
+                                   .dtype = input         ? s->in->dtype[t]
+                                            : t == RT_LSE ? s->lse
+                                                          : s->result,
                                    .ndim = t == RT_LSE ? 3 : 4,
                                    .shape = {p->batch, count, heads, width}};
         if (t == RT_LSE) {
@@ -74,9 +83,11 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
     }
     const int64_t n_tensors = n;
     const bool two = p->seqlen_q != p->seqlen_k;
-    decl[n++] = (rt_tensor_decl){.name = "pos", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_Q, r)}};
+    decl[n++] = (rt_tensor_decl){
+        .name = "pos", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_Q, r)}};
     if (two)
-        decl[n++] = (rt_tensor_decl){.name = "pos_k", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_KV, r)}};
+        decl[n++] = (rt_tensor_decl){
+            .name = "pos_k", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_KV, r)}};
     char path[4096];
     if (snprintf(path, sizeof path, "%s/rank%d.safetensors", aside, r) >= (int)sizeof path)
         return rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", c->o->output);
@@ -114,10 +125,13 @@ static rt_status choose_layout(rt_cli *c, const rt_dump *in, rt_layout *out)
     const rt_layout_kind kind = o->has_layout ? o->layout_kind : s->layout;
     const int32_t ranks = o->has_ranks ? (int32_t)o->ranks : s->ranks;
     if (kind != RT_LAYOUT_POSITIONS)
-        return rt_layout_create(c->ctx, &s->problem, kind, o->has_remainder ? o->remainder_kind : s->remainder, ranks, out);
+        return rt_layout_create(c->ctx, &s->problem, kind,
+                                o->has_remainder ? o->remainder_kind : s->remainder, ranks, out);
     if (ranks != s->ranks)
-        return rt_fail(c->ctx, RT_ERR_ARG, "--ranks %d: the dump's layout is a position list for %d ranks. Hint: give --layout too", ranks,
-                       s->ranks);
+        return rt_fail(
+            c->ctx, RT_ERR_ARG,
+            "--ranks %d: the dump's layout is a position list for %d ranks. Hint: give --layout too", ranks,
+            s->ranks);
     int64_t *n_q = rt_alloc(c->ctx, 2 * (int64_t)ranks, sizeof *n_q);
     if (n_q == NULL)
         return RT_ERR_NOMEM;
@@ -125,14 +139,16 @@ static rt_status choose_layout(rt_cli *c, const rt_dump *in, rt_layout *out)
         n_q[r] = rt_layout_count(&in->layout, RT_SIDE_Q, r);
         n_q[ranks + r] = rt_layout_count(&in->layout, RT_SIDE_KV, r);
     }
-    const rt_status st = rt_layout_from_positions(c->ctx, &s->problem, ranks, n_q, in->layout.side[RT_SIDE_Q].pos, n_q + ranks,
-                                                  in->layout.side[RT_SIDE_KV].pos, out);
+    const rt_status st =
+        rt_layout_from_positions(c->ctx, &s->problem, ranks, n_q, in->layout.side[RT_SIDE_Q].pos,
+                                 n_q + ranks, in->layout.side[RT_SIDE_KV].pos, out);
     rt_free(n_q);
     return st;
 }
 
 /* The spec of what is written. */
-static rt_status output_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, const rt_plan *plan, char **text)
+static rt_status output_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, const rt_plan *plan,
+                             char **text)
 {
     rt_spec spec;
     RT_TRY(rt_spec_init(c->ctx, &in->spec.problem, in->dtype[RT_Q], &spec));
@@ -189,6 +205,7 @@ static rt_status close_files(rt_cli *c, run_sink *s, rt_status st, char **aside)
     for (int32_t r = 0; s->files != NULL && r < s->l->ranks; r++) {
         if (!s->files[r].open)
             continue;
+        s->written += s->files[r].file.map_size;
         if (st == RT_OK)
             st = rt_file_finish(c->ctx, &s->files[r].file);
         else
@@ -205,31 +222,60 @@ static rt_status close_files(rt_cli *c, run_sink *s, rt_status st, char **aside)
     return rt_comm_agree(c->ctx, c->comm, st);
 }
 
-static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool backward, const rt_run_stats *stats)
+rt_status rt_cli_total_certificates(rt_cli *c, rt_run_stats *stats)
+{
+    void *all = NULL;
+    int64_t *offsets = NULL;
+    RT_TRY(rt_comm_gather(c->ctx, c->comm, stats, (int64_t)sizeof *stats, &all, &offsets));
+    for (int32_t r = 1; all != NULL && r < rt_comm_size(c->comm); r++) {
+        rt_run_stats other;
+        memcpy(&other, (char *)all + offsets[r], sizeof other);
+        for (int t = 0; t < RT_TENSOR_COUNT; t++)
+            rt_certificate_add(&stats->certificate[t], &other.certificate[t]);
+        stats->products[0] += other.products[0];
+        stats->products[1] += other.products[1];
+    }
+    rt_free(all);
+    rt_free(offsets);
+    return RT_OK;
+}
+
+static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool backward,
+                               const rt_run_stats *stats)
 {
     const rt_options *o = c->o;
-    uint64_t words[2 * RT_TENSOR_COUNT + 2];
+    enum { BYTES = 2 * RT_TENSOR_COUNT, MESSAGES, WRITTEN, N_WORDS };
+    uint64_t words[N_WORDS];
     for (int t = 0; t < RT_TENSOR_COUNT; t++) {
         words[2 * t] = s->print[t].lane[0];
         words[2 * t + 1] = s->print[t].lane[1];
     }
-    words[2 * RT_TENSOR_COUNT] = stats->bytes_sent;
-    words[2 * RT_TENSOR_COUNT + 1] = stats->messages;
-    RT_TRY(rt_comm_sum_words(c->ctx, c->comm, words, 2 * RT_TENSOR_COUNT + 2));
+    words[BYTES] = stats->bytes_sent;
+    words[MESSAGES] = stats->messages;
+    words[WRITTEN] = s->written;
+    RT_TRY(rt_comm_sum_words(c->ctx, c->comm, words, N_WORDS));
+    rt_run_stats total = *stats;
+    RT_TRY(rt_cli_total_certificates(c, &total));
     if (!c->root)
         return RT_OK;
-    printf("# ringtrue %s  run %s  plan %s  layout %s  P %d  arith %s  %d process%s  %d thread%s  %s\n", RT_VERSION, o->arguments[0], plan->name,
-           rt_layout_name(s->l->kind), s->l->ranks, o->arith, rt_comm_size(c->comm), rt_comm_size(c->comm) == 1 ? "" : "es",
-           omp_get_max_threads(), omp_get_max_threads() == 1 ? "" : "s", rt_blas_description());
+    printf("# ringtrue %s  run %s  plan %s  layout %s  P %d  arith %s  %d process%s  %d thread%s  %s\n",
+           RT_VERSION, o->arguments[0], plan->name, rt_layout_name(s->l->kind), s->l->ranks, o->arith,
+           rt_comm_size(c->comm), rt_comm_size(c->comm) == 1 ? "" : "es", omp_get_max_threads(),
+           omp_get_max_threads() == 1 ? "" : "s", rt_blas_description());
     if (s->l->note[0] != '\0')
         printf("# note: %s\n", s->l->note);
     for (int t = RT_LSE; t < (backward ? RT_TENSOR_COUNT : RT_DQ) && o->fingerprint; t++) {
         const rt_fingerprint f = {{words[2 * t], words[2 * t + 1]}};
         rt_cli_print_fingerprint(stdout, (rt_tensor_id)t, t == RT_LSE ? s->lse : s->result, &f);
     }
-    printf("# %s  %.3f s, waited %.3f s on process 0;  %llu messages, %.3f MiB between processes\n", backward ? "forward and backward" : "forward",
-           stats->seconds, stats->wait_seconds, (unsigned long long)words[2 * RT_TENSOR_COUNT + 1],
-           (double)words[2 * RT_TENSOR_COUNT] / 1048576.0);
+    if (strcmp(o->arith, "exact") == 0)
+        rt_show_certificates(stdout, total.certificate, total.products);
+    printf("# %s  %.3f s, waited %.3f s on process 0;  %llu messages, %.3f MiB between processes\n",
+           backward ? "forward and backward" : "forward", stats->seconds, stats->wait_seconds,
+           (unsigned long long)words[MESSAGES], (double)words[BYTES] / 1048576.0);
+    if (o->output != NULL)
+        printf("# wrote %s: %d file%s, %.1f MiB\n", o->output, s->l->ranks, s->l->ranks == 1 ? "" : "s",
+               (double)words[WRITTEN] / 1048576.0);
     return RT_OK;
 }
 
@@ -237,9 +283,10 @@ rt_status rt_cli_run(rt_cli *c)
 {
     const rt_options *o = c->o;
     if (o->output == NULL && !o->fingerprint)
-        return rt_fail(c->ctx, RT_ERR_ARG, "run needs -o FOLDER or --fingerprint: where should the result go?");
+        return rt_fail(c->ctx, RT_ERR_ARG,
+                       "run needs -o FOLDER or --fingerprint: where should the result go?");
     rt_dump in;
-    RT_TRY(rt_comm_agree(c->ctx, c->comm, rt_cli_open(c, 0, o->n_arguments, &in)));
+    RT_TRY(rt_cli_open_together(c, &in));
     const rt_arithmetic_ops *arith = rt_arithmetic_find(o->arith);
     const bool backward = in.present[RT_DOUT] && !o->forward_only;
     rt_layout layout = {0};
@@ -251,7 +298,8 @@ rt_status rt_cli_run(rt_cli *c)
     const int64_t widest = s.p->dim > s.p->dim_v ? s.p->dim : s.p->dim_v;
     rt_status st = choose_layout(c, &in, &layout);
     if (st == RT_OK)
-        st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout, &(rt_plan_options){.move_empty = true}, &plan);
+        st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout,
+                            &(rt_plan_options){.move_empty = true}, &plan);
     if (st == RT_OK) {
         s.row = rt_alloc(c->ctx, widest, 8);
         st = s.row == NULL ? RT_ERR_NOMEM : RT_OK;
@@ -262,7 +310,8 @@ rt_status rt_cli_run(rt_cli *c)
     if (o->output != NULL)
         st = open_files(c, &s, &plan, backward, &aside);
     rt_run_stats stats = {0};
-    const rt_run_io io = {.load = load, .store = store, .arg = &s, .backward = backward};
+    const rt_run_io io = {
+        .load = load, .store = store, .arg = &s, .backward = backward, .result = s.result, .lse_result = s.lse};
     if (st == RT_OK)
         st = rt_run(c->ctx, c->comm, s.p, &layout, &plan, arith, &io, &stats);
     st = close_files(c, &s, st, &aside);

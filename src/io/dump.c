@@ -119,12 +119,12 @@ static void drop_unused(rt_dump_opener *o)
 
 static rt_status open_rest(rt_dump_opener *o)
 {
-    if (o->d.spec.ranks == 1 && !o->src.per_rank) { /* one rank: its file is the global one */
-        o->src.per_rank = true;
-        for (int64_t i = 0; i < o->src.count; i++)
+    o->d.per_rank = o->src.per_rank;
+    if (o->d.spec.ranks == 1) { /* one rank: its file is the global one, whatever its name */
+        o->d.per_rank = true;
+        for (int64_t i = 0; i < o->src.count && !o->src.per_rank; i++)
             o->src.items[i].rank = 0;
     }
-    o->d.per_rank = o->src.per_rank;
     if (o->d.per_rank)
         RT_TRY(check_ranks(o));
     if (o->src.npy)

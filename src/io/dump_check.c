@@ -34,7 +34,7 @@ static const rt_file_tensor *lookup(const rt_dump_opener *o, int64_t rank, const
 
 static rt_status absent(const rt_dump_opener *o, int64_t rank, const char *name)
 {
-    if (o->src.npy && o->d.per_rank)
+    if (o->src.npy && o->src.per_rank)
         return rt_dump_missing_file(o, rank, name);
     if (o->src.npy)
         return rt_fail(o->ctx, RT_ERR_IO, "missing file '%s/%s.npy'", o->src.folder, name);

@@ -11,9 +11,9 @@ typedef struct {
 } rt_source;
 
 typedef struct {
-    char *folder; /* where they lie, and spec.json with them */
-    bool listed;  /* given one by one; else found in the folder */
-    bool npy, per_rank;
+    char *folder;       /* where they lie, and spec.json with them */
+    bool listed;        /* given one by one; else found in the folder */
+    bool npy, per_rank; /* per_rank: by their names */
     int64_t count;
     rt_source *items; /* ordered by rank, then name */
 } rt_sources;

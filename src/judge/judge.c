@@ -20,17 +20,21 @@ static bool is_key_side(rt_tensor_id t)
 static int64_t tensor_elements(const rt_problem *p, rt_tensor_id t)
 {
     const int64_t rows = p->batch * (is_key_side(t) ? p->seqlen_k * p->heads_kv : p->seqlen_q * p->heads_q);
-    const int64_t width = t == RT_LSE ? 1 : t == RT_V || t == RT_DOUT || t == RT_OUT || t == RT_DV ? p->dim_v : p->dim;
+    const int64_t width = t == RT_LSE                                              ? 1
+                          : t == RT_V || t == RT_DOUT || t == RT_OUT || t == RT_DV ? p->dim_v
+                                                                                   : p->dim;
     return rows * width;
 }
 
-/* lambda for which N elements exceed it with probability below delta: Hoeffding, 2 N exp(-lambda^2 / 2) = delta. */
+/* lambda for which N elements exceed it with probability below delta: Hoeffding, 2 N exp(-lambda^2 / 2) =
+ * delta. */
 static double lambda_for(int64_t elements, double delta)
 {
     return sqrt(2 * (rt_log_scalar(2 * (double)elements) - rt_log_scalar(delta)));
 }
 
-/* Whether some row of the plan is joined from several partials: then a partial is what one kv shard brings. */
+/* Whether some row of the plan is joined from several partials: then a partial is what one kv shard brings.
+ */
 static int32_t partial_groups(const rt_plan *plan, const rt_pass *pass)
 {
     int32_t first = -1;
@@ -43,8 +47,9 @@ static int32_t partial_groups(const rt_plan *plan, const rt_pass *pass)
     return 1;
 }
 
-static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan *plan, const rt_declared *d,
-                              const rt_judge_input *in, const rt_judge_options *o, double delta, rt_sweep *s)
+static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan *plan,
+                              const rt_declared *d, const rt_judge_input *in, const rt_judge_options *o,
+                              double delta, rt_sweep *s)
 {
     s->ctx = ctx;
     s->p = p;
@@ -59,8 +64,10 @@ static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_lay
     s->lambda[RT_OUT] = lambda_for(tensor_elements(p, RT_OUT), delta);
     const int32_t groups = partial_groups(plan, &plan->forward);
     const int64_t Sq = p->seqlen_q, Sk = p->seqlen_k;
-    RT_TRY(rt_cut_create(ctx, Sk, groups > 1 ? l->side[RT_SIDE_KV].rank_of : NULL, groups, RT_BLOCK_K, &s->key_groups));
-    RT_TRY(rt_cut_create(ctx, Sq, groups > 1 ? l->side[RT_SIDE_Q].rank_of : NULL, groups, RT_BLOCK_Q, &s->query_groups));
+    RT_TRY(rt_cut_create(ctx, Sk, groups > 1 ? l->side[RT_SIDE_KV].rank_of : NULL, groups, RT_BLOCK_K,
+                         &s->key_groups));
+    RT_TRY(rt_cut_create(ctx, Sq, groups > 1 ? l->side[RT_SIDE_Q].rank_of : NULL, groups, RT_BLOCK_Q,
+                         &s->query_groups));
     RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->keys));
     RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_BLOCK_Q, &s->queries));
     s->lo = rt_alloc(ctx, 2 * Sq + 2 * Sk, sizeof *s->lo);
@@ -69,7 +76,8 @@ static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_lay
     s->k1 = rt_alloc(ctx, 4 * Sk + p->dim_v, sizeof *s->k1);
     s->k_bad = rt_alloc(ctx, 2 * Sk, 1);
     s->rows = rt_alloc(ctx, p->heads_q / p->heads_kv * Sq, sizeof *s->rows);
-    if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL || s->rows == NULL)
+    if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL ||
+        s->rows == NULL)
         return RT_ERR_NOMEM;
     s->hi = s->lo + Sq;
     s->col_lo = s->hi + Sq;
@@ -128,8 +136,10 @@ static void sweep_pair(rt_sweep *s, rt_sweep_work *work, int64_t *done, int64_t 
     const int64_t group = s->p->heads_q / s->p->heads_kv, n = group * s->queries.blocks;
     load_keys(s);
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, group, n, done, total)
-    for (int64_t i = 0; i < n; i++) { /* the last rows see the most keys under a causal mask: they come first */
-        rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group, &work[omp_get_thread_num()]);
+    for (int64_t i = 0; i < n;
+         i++) { /* the last rows see the most keys under a causal mask: they come first */
+        rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group,
+                      &work[omp_get_thread_num()]);
 #pragma omp atomic
         ++*done;
         if (omp_get_thread_num() == 0)
@@ -165,8 +175,9 @@ static rt_status add_up(rt_context *ctx, rt_comm *comm, rt_tally tally[RT_TENSOR
     return rt_comm_broadcast(ctx, comm, tally, (int64_t)(RT_TENSOR_COUNT * sizeof *tally));
 }
 
-rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l, const rt_plan *plan, const rt_declared *d,
-                   const rt_judge_input *in, const rt_judge_options *options, rt_verdict *out)
+rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
+                   const rt_plan *plan, const rt_declared *d, const rt_judge_input *in,
+                   const rt_judge_options *options, rt_verdict *out)
 {
     const double t0 = now();
     const rt_judge_options o = options != NULL ? *options : (rt_judge_options){0};
@@ -184,8 +195,10 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     if (st != RT_OK)
         goto free_work;
 
-    const int64_t pairs = p->batch * p->heads_kv, mine = (pairs + rt_comm_size(comm) - 1 - rt_comm_rank(comm)) / rt_comm_size(comm);
-    const int64_t blocks = p->heads_q / p->heads_kv * s.queries.blocks + (s.any[RT_DK] || s.any[RT_DV] ? s.keys.blocks : 0);
+    const int64_t pairs = p->batch * p->heads_kv,
+                  mine = (pairs + rt_comm_size(comm) - 1 - rt_comm_rank(comm)) / rt_comm_size(comm);
+    const int64_t blocks =
+        p->heads_q / p->heads_kv * s.queries.blocks + (s.any[RT_DK] || s.any[RT_DV] ? s.keys.blocks : 0);
     int64_t done = 0;
     for (int64_t i = rt_comm_rank(comm); i < pairs; i += rt_comm_size(comm)) {
         s.b = i / p->heads_kv;

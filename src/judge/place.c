@@ -23,8 +23,8 @@ static bool in_piece(const rt_piece *p, int32_t shard, int64_t slot)
     return p->shard == shard && slot >= p->slot0 && slot < p->slot1;
 }
 
-void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *plan, rt_tensor_id t, const rt_element *e, char *text,
-                      size_t size)
+void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *plan, rt_tensor_id t,
+                      const rt_element *e, char *text, size_t size)
 {
     const bool key_side = t == RT_K || t == RT_V || t == RT_DK || t == RT_DV;
     const rt_layout_side *side = &l->side[key_side ? RT_SIDE_KV : RT_SIDE_Q];
@@ -32,7 +32,8 @@ void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *pl
     const int64_t slot = side->slot_of[e->pos], slots = side->first[owner + 1] - side->first[owner];
     text[0] = '\0';
     if (p->documents > 0)
-        append(text, size, "document %lld, ", (long long)(key_side ? rt_document_of_key(p, e->pos) : rt_document_of_query(p, e->pos)));
+        append(text, size, "document %lld, ",
+               (long long)(key_side ? rt_document_of_key(p, e->pos) : rt_document_of_query(p, e->pos)));
     append(text, size, "owner rank %d, slot %lld of %lld", owner, (long long)slot, (long long)slots);
     if (side->half[owner] > 0 && side->half[owner] < slots)
         append(text, size, slot < side->half[owner] ? " (first half)" : " (second half)");
@@ -44,21 +45,23 @@ void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *pl
     for (int64_t step = 0; step < pass->n_steps && listed <= 8; step++)
         for (int64_t i = pass->steps[step].tile0; i < pass->steps[step].tile1; i++) {
             const rt_tile *tile = &pass->tiles[i];
-            if (head < tile->q.head0 || head >= tile->q.head1 || !in_piece(key_side ? &tile->kv : &tile->q, owner, slot))
+            if (head < tile->q.head0 || head >= tile->q.head1 ||
+                !in_piece(key_side ? &tile->kv : &tile->q, owner, slot))
                 continue;
             const rt_side other = key_side ? RT_SIDE_Q : RT_SIDE_KV;
             const rt_piece *source = key_side ? &tile->q : &tile->kv;
             const int64_t *pos = rt_layout_positions(l, other, source->shard) + source->slot0;
-            const int64_t pairs = key_side ? rt_mask_pairs(p, pos, source->slot1 - source->slot0, &e->pos, 1)
-                                           : rt_mask_pairs(p, &e->pos, 1, pos, source->slot1 - source->slot0);
+            const int64_t pairs = key_side
+                                      ? rt_mask_pairs(p, pos, source->slot1 - source->slot0, &e->pos, 1)
+                                      : rt_mask_pairs(p, &e->pos, 1, pos, source->slot1 - source->slot0);
             if (pairs == 0)
                 continue;
             if (listed++ == 8) {
                 append(text, size, ", ..");
                 break;
             }
-            append(text, size, "%s%s of shard %d at step %lld", listed == 1 ? "; " : ", ", key_side ? "queries" : "keys", source->shard,
-                   (long long)step);
+            append(text, size, "%s%s of shard %d at step %lld", listed == 1 ? "; " : ", ",
+                   key_side ? "queries" : "keys", source->shard, (long long)step);
         }
     if (listed == 0)
         append(text, size, key_side ? "; no query sees it" : "; it sees no key");

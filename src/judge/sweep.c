@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-rt_status rt_cut_create(rt_context *ctx, int64_t n, const int32_t *group_of, int32_t groups, int64_t block, rt_cut *out)
+rt_status rt_cut_create(rt_context *ctx, int64_t n, const int32_t *group_of, int32_t groups, int64_t block,
+                        rt_cut *out)
 {
     rt_cut c = {.n = n};
     rt_status st = RT_ERR_NOMEM;
@@ -57,12 +58,31 @@ void rt_cut_reset(rt_cut *c)
 
 rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_work *w)
 {
-    const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, Q = RT_BLOCK_Q, K = RT_BLOCK_K, QK = Q * K;
-    const int64_t sizes[] = {Q * D,     Q * Dv,    K * D,     K * 2 * Dv, K * D,     Q * Dv,        QK,
-                             2 * QK,    3 * QK,    2 * K * X, 6 * K * X,  2 * K * X, 2 * K * X,     2 * K * X,
-                             2 * K * X, K + X,     4 * X + K, 3 * QK, 11 * K * (D + Dv), 3 * X};
-    double **at[] = {&w->q,   &w->dout, &w->k,   &w->v,    &w->kk,  &w->vv,    &w->s,   &w->m2, &w->m5,
-                     &w->acc, &w->big,  &w->prev, &w->top, &w->t_abs, &w->t_sq, &w->vis, &w->row, &w->three, &w->keys, &w->got};
+    const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, Q = RT_BLOCK_Q, K = RT_BLOCK_K,
+                  QK = Q * K;
+    const int64_t sizes[] = {Q * D,
+                             Q * Dv,
+                             K * D,
+                             K * 2 * Dv,
+                             K * D,
+                             Q * Dv,
+                             QK,
+                             2 * QK,
+                             3 * QK,
+                             2 * K * X,
+                             6 * K * X,
+                             2 * K * X,
+                             2 * K * X,
+                             2 * K * X,
+                             2 * K * X,
+                             K + X,
+                             4 * X + K,
+                             3 * QK,
+                             11 * K * (D + Dv),
+                             3 * X};
+    double **at[] = {&w->q,    &w->dout, &w->k,   &w->v,     &w->kk,   &w->vv,  &w->s,
+                     &w->m2,   &w->m5,   &w->acc, &w->big,   &w->prev, &w->top, &w->t_abs,
+                     &w->t_sq, &w->vis,  &w->row, &w->three, &w->keys, &w->got};
     int64_t total = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         total += (sizes[i] + 7) / 8 * 8;
@@ -84,8 +104,8 @@ void rt_sweep_work_reset(rt_sweep_work *w)
     w->store = NULL;
 }
 
-void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n, int64_t width, double *out,
-                   uint8_t *bad)
+void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n,
+                   int64_t width, double *out, uint8_t *bad)
 {
     for (int64_t i = 0; i < n; i++) {
         double *row = out + i * width, sum = 0;
@@ -98,8 +118,8 @@ void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_
         for (int64_t d = 0; d < width; d++) {
             const uint8_t kind = rt_not_finite(row[d]);
             bad[i] = kind > bad[i] ? kind : bad[i];
+            row[d] = kind > 0 ? 0 : row[d];
         }
-        memset(row, 0, (size_t)width * sizeof *row);
     }
 }
 
@@ -123,8 +143,8 @@ void rt_sweep_grow(int64_t n, const double *restrict x, double *restrict top)
     }
 }
 
-void rt_sweep_close_partial(int64_t n, const double *restrict x, double *restrict prev, double *restrict t_abs,
-                            double *restrict t_sq)
+void rt_sweep_close_partial(int64_t n, const double *restrict x, double *restrict prev,
+                            double *restrict t_abs, double *restrict t_sq)
 {
     for (int64_t d = 0; d < n; d++) {
         const double t = x[d] - prev[d];
@@ -139,29 +159,36 @@ rt_score_terms rt_sweep_score_terms(const rt_sweep *s)
     const rt_budget *b = &s->budget;
     const double alpha = fabs(s->p->scale), D = (double)s->p->dim;
     const double half_d = b->matrix_unit ? 0 : 0.5 * D;
-    return (rt_score_terms){.det1 = rt_budget_dot(b, D) * alpha,
+    return (rt_score_terms){.det1 = rt_budget_dot(b, D, 0) * alpha,
                             .var1 = b->u * b->u * half_d * alpha * alpha,
                             .u = b->u,
                             .u2 = b->u * b->u,
                             .half_d = half_d,
-                            .sys1 = rt_budget_dot_sys(b, D) * alpha};
+                            .sys1 = rt_budget_dot_sys(b, D, 0) * alpha};
 }
 
 rt_grad_terms rt_sweep_grad_terms(const rt_sweep *s, const rt_row_record *rec)
 {
     const rt_budget *b = &s->budget;
     const rt_score_terms c = rt_sweep_score_terms(s);
-    const double n = (double)rec->keys, Dv = (double)s->p->dim_v, half_v = b->matrix_unit ? 0 : 0.5 * Dv;
+    const double Dv = (double)s->p->dim_v, half_v = b->matrix_unit ? 0 : 0.5 * Dv;
     return (rt_grad_terms){.det1 = c.det1 * rec->q1,
                            .var1 = c.var1 * rec->q2,
                            .sys1 = c.sys1 * rec->q1,
                            .det0 = b->exp_rel + 3 * b->u + rec->det_l,
                            .sys0 = b->exp_rel + rec->sys_l,
-                           .g1 = rt_budget_dot(b, Dv) * rec->g1,
+                           .g1 = rt_budget_dot(b, Dv, 0) * rec->g1,
                            .g2 = c.u2 * half_v * rec->g2,
-                           .g_sys = rt_budget_dot_sys(b, Dv) * rec->g1,
-                           .det_s = b->u_p + rt_budget_dot(b, n),
-                           .var_s = b->u_p * b->u_p + (b->matrix_unit ? 0 : c.u2 * n),
-                           .s_sys = rt_budget_dot_sys(b, n),
+                           .g_sys = rt_budget_dot_sys(b, Dv, 0) * rec->g1,
                            .half_v = half_v};
+}
+
+rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n)
+{
+    /* A matrix unit's blocks are added one to the other elsewhere, to nearest. */
+    const double adds = b->matrix_unit ? rt_budget_blocks(b, n, 1) : (double)n;
+    return (rt_sum_terms){.det =
+                              b->u_p + rt_budget_dot(b, (double)n, 1) + (b->matrix_unit ? adds * b->u : 0),
+                          .var = b->u_p * b->u_p + b->u * b->u * adds,
+                          .sys = rt_budget_dot_sys(b, (double)n, 1)};
 }

@@ -1,16 +1,18 @@
-/* One (batch, key head) of the judge's sweep: truth in binary64 and the bounds of the declared arithmetic, together, block
- * by block, in memory O(S (D + Dv)).
+/* One (batch, key head) of the judge's sweep: truth in binary64 and the bounds of the declared arithmetic,
+ * together, block by block, in memory O(S (D + Dv)).
  *
- * Rows and keys are visited in blocks that never straddle a partial: for O and dQ the keys are grouped by the shard
- * that a step of the plan brings, for dK and dV the queries are, so that what each partial contributes (T_r) and the largest
- * prefix of each sum (M) are seen as the sum grows.  Rows with a NaN or an infinity are taken out and marked. */
+ * Rows and keys are visited in blocks that never straddle a partial: for O and dQ the keys are grouped by
+ * the shard that a step of the plan brings, for dK and dV the queries are, so that what each partial
+ * contributes (T_r) and the largest prefix of each sum (M) are seen as the sum grows.  What is not finite
+ * is taken out, and what depends on it marked. */
 #ifndef RT_JUDGE_SWEEP_H
 #define RT_JUDGE_SWEEP_H
 
 #include "arithmetic/block.h"
 #include "judge/budget.h"
 
-/* A division of positions 0..n-1 into blocks; items of a block are positions order[first[k]] .. order[first[k+1]-1]. */
+/* A division of positions 0..n-1 into blocks; items of a block are positions order[first[k]] ..
+ * order[first[k+1]-1]. */
 typedef struct {
     int64_t n, blocks;
     int64_t *order;      /* positions, group after group, ascending inside a group */
@@ -19,7 +21,8 @@ typedef struct {
     int64_t *low, *high; /* blocks: extremes of the positions */
 } rt_cut;
 
-rt_status rt_cut_create(rt_context *ctx, int64_t n, const int32_t *group_of, int32_t groups, int64_t block, rt_cut *out) RT_NODISCARD;
+rt_status rt_cut_create(rt_context *ctx, int64_t n, const int32_t *group_of, int32_t groups, int64_t block,
+                        rt_cut *out) RT_NODISCARD;
 void rt_cut_reset(rt_cut *c);
 
 /* What the backward of a key needs of each row. */
@@ -29,6 +32,7 @@ typedef struct {
     double q1, q2, g1, g2; /* ||q||, ||q^2||, ||dO||, ||dO^2|| */
     int64_t keys;          /* visible */
     uint8_t bad_p, bad_s;  /* 0, 1: depends on an infinity, 2: on a NaN; of P, of dS */
+    uint8_t bad_g;         /* the same of the row of dO itself */
 } rt_row_record;
 
 typedef struct rt_sweep {
@@ -38,27 +42,27 @@ typedef struct rt_sweep {
     const rt_judge_options *o;
     rt_budget budget;
     double lambda[RT_TENSOR_COUNT];
-    bool backward, any[RT_TENSOR_COUNT]; /* which tensors are judged */
+    bool backward, any[RT_TENSOR_COUNT];            /* which tensors are judged */
     rt_cut key_groups, query_groups, keys, queries; /* grouped, and plain blocks */
-    int64_t *lo, *hi;                    /* Sq: keys [lo, hi) of each query */
-    int64_t *col_lo, *col_hi;            /* Sk: queries that see each key */
-    int64_t b, g;                        /* the batch and key head in hand */
-    double *k, *v;                       /* (Sk, D), (Sk, Dv), what is not finite replaced by 0 */
-    double *k1, *k2, *v1, *v2;           /* Sk: ||k||, ||k^2||, ||v||, ||v^2|| */
-    double *v_max2;                      /* Dv: largest v^2 */
-    uint8_t *k_bad, *v_bad;              /* Sk: 0, 1 infinity, 2 NaN */
+    int64_t *lo, *hi;                               /* Sq: keys [lo, hi) of each query */
+    int64_t *col_lo, *col_hi;                       /* Sk: queries that see each key */
+    int64_t b, g;                                   /* the batch and key head in hand */
+    double *k, *v;             /* (Sk, D), (Sk, Dv), what is not finite replaced by 0 */
+    double *k1, *k2, *v1, *v2; /* Sk: ||k||, ||k^2||, ||v||, ||v^2|| */
+    double *v_max2;            /* Dv: largest v^2 */
+    uint8_t *k_bad, *v_bad;    /* Sk: 0, 1 infinity, 2 NaN */
     bool any_bad;
-    rt_row_record *rows;                 /* (heads of the group, Sq) */
+    rt_row_record *rows; /* (heads of the group, Sq) */
 } rt_sweep;
 
 typedef struct {
     double *store;
-    double *q, *dout, *k, *v, *kk, *vv;      /* blocks of inputs, and squares */
-    double *s, *m2, *m5;                     /* (Q, K); 2 and 3 matrices one under the other */
-    double *acc, *big;                       /* results */
-    double *prev, *top, *t_abs, *t_sq;       /* (max(Q,K), max(D,Dv)) twice: for two results at a time */
+    double *q, *dout, *k, *v, *kk, *vv; /* blocks of inputs, and squares */
+    double *s, *m2, *m5;                /* (Q, K); 2 and 3 matrices one under the other */
+    double *acc, *big;                  /* results */
+    double *prev, *top, *t_abs, *t_sq;  /* (max(Q,K), max(D,Dv)) twice: for two results at a time */
     double *vis, *row, *got;
-    double *three, *keys;                    /* 3 (Q, K); sums of a key block: 11 (K, D + Dv) */
+    double *three, *keys; /* 3 (Q, K); sums of a key block: 11 (K, D + Dv) */
     rt_tally tally[RT_TENSOR_COUNT];
 } rt_sweep_work;
 
@@ -70,9 +74,9 @@ void rt_sweep_rows(rt_sweep *s, int64_t h, int64_t qb, rt_sweep_work *w);
 /* Keys [keys block kb]: dK, dV. */
 void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w);
 
-/* Load the rows of a block, zero what is not finite; bad[i] = 0, 1 or 2. */
-void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n, int64_t width, double *out,
-                   uint8_t *bad);
+/* Load the rows of a block, zero the elements that are not finite; bad[i] = 0, 1 or 2. */
+void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n,
+                   int64_t width, double *out, uint8_t *bad);
 /* 0 for a finite value, 1 for an infinity, 2 for a NaN. */
 static inline uint8_t rt_not_finite(double x)
 {
@@ -81,11 +85,13 @@ static inline uint8_t rt_not_finite(double x)
 /* ||x|| and ||x^2|| of a row. */
 void rt_sweep_norms(const double *x, int64_t n, double *norm1, double *norm2);
 
-/* A sum has grown by a block: top[d] = max(top[d], |x[d]|).  A partial has ended: T = x - prev goes to t_abs, t_sq. */
+/* A sum has grown by a block: top[d] = max(top[d], |x[d]|).  A partial has ended: T = x - prev goes to
+ * t_abs, t_sq. */
 void rt_sweep_grow(int64_t n, const double *x, double *top);
 void rt_sweep_close_partial(int64_t n, const double *x, double *prev, double *t_abs, double *t_sq);
 
-/* Constants of a score's error (budget.h): det1 ||q|| ||k|| + u(|s| + 2|x|); var1 ||q^2|| ||k^2|| + u2 ((half_d + 1) s^2 + 2x^2). */
+/* Constants of a score's error (budget.h): det1 ||q|| ||k|| + u(|s| + 3|x|); var1 ||q^2|| ||k^2|| + u2
+ * ((half_d + 1) s^2 + 3x^2). */
 typedef struct {
     double det1, var1, u, u2, half_d, sys1;
 } rt_score_terms;
@@ -93,13 +99,18 @@ rt_score_terms rt_sweep_score_terms(const rt_sweep *s);
 
 /* Constants of one row's errors in dS (budget.h). */
 typedef struct {
-    double det1, var1, sys1, det0, sys0, g1, g2, g_sys, det_s, var_s, s_sys, half_v;
+    double det1, var1, sys1, det0, sys0, g1, g2, g_sys, half_v;
 } rt_grad_terms;
 rt_grad_terms rt_sweep_grad_terms(const rt_sweep *s, const rt_row_record *rec);
+/* Rounding P or dS and adding n products with it: the factors of the three readings. */
+typedef struct {
+    double det, var, sys;
+} rt_sum_terms;
+rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n);
 
 /* Judge one row of a tensor: `undefined` per element (NULL: none; 1 infinity, 2 NaN behind it). */
-void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id t, int64_t pos, int64_t head, int64_t n, const double *truth,
-                  const rt_bounds *bounds, const uint8_t *undefined);
+void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id t, int64_t pos, int64_t head, int64_t n,
+                  const double *truth, const rt_bounds *bounds, const uint8_t *undefined);
 void rt_tally_merge(rt_tally *into, const rt_tally *from);
 
 #endif

@@ -1,8 +1,10 @@
-/* Keys: dK and dV of one block of keys, over the query shards, the heads of the group and the rows that see them.
+/* Keys: dK and dV of one block of keys, over the query shards, the heads of the group and the rows that see
+ * them.
  *
- * For dV the three readings are those of P: det w(rho + u_p + g(n)) + tau_p, var, sys; for dK those of dS, the same as in dQ, and
- * with each row's own common terms (det_L, delta) as part of them: rows are independent of each other.
- * Sums over |dO| and |q| use sqrt(sum c) sqrt(sum c x^2) >= sum c|x| (Cauchy-Schwarz), so one product with x^2 serves all three. */
+ * For dV the three readings are those of P: det w(rho + u_p + g(n)) + tau_p, var, sys; for dK those of dS,
+ * the same as in dQ, and with each row's own common terms (det_L, delta) as part of them: rows are
+ * independent of each other. Sums over |dO| and |q| use sqrt(sum c) sqrt(sum c x^2) >= sum c|x|
+ * (Cauchy-Schwarz), so one product with x^2 serves all three. */
 #include <string.h>
 
 #include "judge/sweep.h"
@@ -10,13 +12,15 @@
 enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K, SUMS = 11 };
 
 typedef struct {
-    int64_t nk, first;              /* positions first .. first + nk - 1 */
-    int64_t lo, hi;                 /* queries that see any of them: [lo, hi) */
-    double keys[K];                 /* (query, head) pairs that see each key */
+    int64_t nk, first;                     /* positions first .. first + nk - 1 */
+    int64_t lo, hi;                        /* queries that see any of them: [lo, hi) */
+    double keys[K];                        /* (query, head) pairs that see each key */
     double e_k[K], y_k[K], e_v[K], y_v[K]; /* column sums of the det and sys readings */
     int64_t partials[K];
     bool in_partial[K];
     uint8_t bad_k[K], bad_v[K];
+    bool bad_g; /* some row of dO that a key needs is not finite */
+    rt_sum_terms sum[K];
 } key_block;
 
 typedef struct {
@@ -27,7 +31,8 @@ typedef struct {
 
 /* The matrices of a row block against the key block; false if the mask empties it.
  * m2: P, then dS.  m5: det, var, sys of P; s5 (a second set, in `three`): det, var, sys of dS. */
-static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block *r, rt_sweep_work *w, double *three)
+static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block *r, rt_sweep_work *w,
+                     double *three)
 {
     const rt_cut *c = &s->query_groups;
     if (c->high[qb] < x->lo || c->low[qb] >= x->hi)
@@ -40,15 +45,17 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
     rt_sweep_load(s, RT_Q, h, r->pos, r->nq, D, w->q, r->bad);
     rt_sweep_load(s, RT_DOUT, h, r->pos, r->nq, Dv, w->dout, r->bad);
     const double *k = s->k + x->first * D, *v = s->v + x->first * Dv;
-    const double *restrict k1 = s->k1 + x->first, *restrict k2 = s->k2 + x->first, *restrict v1 = s->v1 + x->first,
-                 *restrict v2 = s->v2 + x->first;
+    const double *restrict k1 = s->k1 + x->first, *restrict k2 = s->k2 + x->first,
+                           *restrict v1 = s->v1 + x->first, *restrict v2 = s->v2 + x->first;
     rt_gemm_nt(r->nq, x->nk, D, s->p->scale, w->q, D, k, D, 0.0, w->s, K);
     rt_gemm_nt(r->nq, x->nk, Dv, 1.0, w->dout, Dv, v, Dv, 0.0, w->m2 + r->nq * K, K);
     const rt_row_record *records = s->rows + (h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
     for (int64_t i = 0; i < r->nq; i++) {
         double *restrict p = w->m2 + i * K, *restrict ds = w->m2 + (r->nq + i) * K;
-        double *restrict pe = w->m5 + i * K, *restrict pv = w->m5 + (r->nq + i) * K, *restrict py = w->m5 + (2 * r->nq + i) * K;
-        double *restrict e = three + i * K, *restrict var_ds = three + (r->nq + i) * K, *restrict y = three + (2 * r->nq + i) * K;
+        double *restrict pe = w->m5 + i * K, *restrict pv = w->m5 + (r->nq + i) * K,
+                         *restrict py = w->m5 + (2 * r->nq + i) * K;
+        double *restrict e = three + i * K, *restrict var_ds = three + (r->nq + i) * K,
+                         *restrict y = three + (2 * r->nq + i) * K;
         const double *restrict score = w->s + i * K;
         const rt_row_record *rec = &records[r->pos[i]];
         const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
@@ -66,19 +73,25 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
         const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
         const double L = rec->lse, delta = rec->delta, tau2 = b->tau_p * b->tau_p;
         for (int64_t j = 0; j < x->nk; j++) {
-            const double vis = w->vis[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]), z = fabs(score[j] - L);
-            double rho = g.det1 * k1[j] + t.u * (a + 2 * z) + g.det0;
+            const double vis = w->vis[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]),
+                         z = fabs(score[j] - L);
+            double rho = g.det1 * k1[j] + t.u * (2 * a + 2 * z) + g.det0;
             rho += rho * rho;
-            const double var = g.var1 * k2[j] + t.u2 * ((t.half_d + 1) * a * a + 2 * z * z + 3) + rec->var_l;
+            const double var =
+                g.var1 * k2[j] + t.u2 * ((t.half_d + 2) * a * a + 2 * z * z + 3) + rec->var_l;
             const double sys = g.sys1 * k1[j] + g.sys0;
             const double grad = p[j] * u, ag = fabs(grad), p2 = p[j] * p[j];
+            const rt_sum_terms *sum = &x->sum[j];
             ds[j] = grad;
-            pe[j] = p[j] * (rho + g.det_s) + b->tau_p * vis;
-            pv[j] = p2 * (var + g.var_s) + tau2 * vis;
-            py[j] = p[j] * (sys + g.s_sys);
-            e[j] = p[j] * (rho * au + g.g1 * v1[j] + rec->det_d) + g.det_s * ag + b->tau_p * vis;
-            var_ds[j] = p2 * (var * u * u + t.u2 * g.half_v * dp * dp + g.g2 * v2[j] + rec->var_d) + g.var_s * grad * grad + tau2 * vis;
-            y[j] = p[j] * (sys * au + g.g_sys * v1[j] + rec->sys_d) + g.s_sys * ag;
+            pe[j] = p[j] * (rho + sum->det) + (b->tau_p + b->eta) * vis;
+            pv[j] = p2 * (var + sum->var) + tau2 * vis;
+            py[j] = p[j] * (sys + sum->sys) + b->eta * vis;
+            e[j] = p[j] * (rho * au + g.g1 * v1[j] + rec->det_d) + sum->det * ag +
+                   (b->tau_p + b->eta * (1 + au)) * vis;
+            var_ds[j] = p2 * (var * u * u + t.u2 * g.half_v * dp * dp + g.g2 * v2[j] + rec->var_d) +
+                        sum->var * grad * grad + tau2 * vis;
+            y[j] =
+                p[j] * (sys * au + g.g_sys * v1[j] + rec->sys_d) + sum->sys * ag + b->eta * (1 + au) * vis;
             x->e_v[j] += pe[j];
             x->y_v[j] += py[j];
             x->e_k[j] += e[j];
@@ -87,8 +100,8 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
             if (vis > 0) {
                 x->in_partial[j] = true;
                 x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
-                const uint8_t pb = rec->bad_p > r->bad[i] ? rec->bad_p : r->bad[i];
-                x->bad_v[j] = pb > x->bad_v[j] ? pb : x->bad_v[j];
+                x->bad_v[j] = rec->bad_p > x->bad_v[j] ? rec->bad_p : x->bad_v[j];
+                x->bad_g = x->bad_g || rec->bad_g > 0;
             }
         }
     }
@@ -98,7 +111,7 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
 /* Accumulators of one result: value, then the three readings times x^2; width doubles a key. */
 typedef struct {
     double *value, *det, *var, *sys, *top;
-    double *prev, *t_abs, *t_sq; /* by partial */
+    double *prev, *t_abs, *t_sq;   /* by partial */
     double *h_prev, *h_abs, *h_sq; /* by head of the group, where it has several */
 } sums;
 
@@ -108,8 +121,28 @@ static sums point(double *store, int64_t n)
                   store + 6 * n, store + 7 * n, store + 8 * n, store + 9 * n, store + 10 * n};
 }
 
-static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t width, rt_tensor_id t, double factor, const double *e,
-                       const double *y, const uint8_t *bad, rt_sweep_work *w)
+/* Elements of dV that depend on a NaN or an infinity in dO: those of its dims only. */
+static bool mark_dims(const rt_sweep *s, int64_t key, double *row, uint8_t *undefined)
+{
+    const int64_t group = s->p->heads_q / s->p->heads_kv, Dv = s->p->dim_v;
+    bool any = false;
+    for (int64_t h = 0; h < group; h++)
+        for (int64_t i = s->col_lo[key]; i < s->col_hi[key]; i++) {
+            if (s->rows[h * s->p->seqlen_q + i].bad_g == 0)
+                continue;
+            s->in->load(s->in->arg, RT_DOUT, s->b, i, s->g * group + h, row);
+            for (int64_t d = 0; d < Dv; d++) {
+                const uint8_t kind = rt_not_finite(row[d]);
+                undefined[d] = kind > undefined[d] ? kind : undefined[d];
+                any = any || kind > 0;
+            }
+        }
+    return any;
+}
+
+static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t width, rt_tensor_id t,
+                       double factor, const double *e, const double *y, const uint8_t *bad,
+                       rt_sweep_work *w)
 {
     const rt_budget *b = &s->budget;
     const double u2 = b->u * b->u, gs2 = b->u_gs * b->u_gs, f = fabs(factor), f2 = f * f;
@@ -118,24 +151,34 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
     double *truth = w->row;
     uint8_t *undefined = (uint8_t *)(void *)w->vis;
     for (int64_t j = 0; j < x->nk; j++) {
-        const double n = b->matrix_unit ? 0 : x->keys[j], joins = (double)(x->partials[j] - 1);
+        const double n = b->matrix_unit ? rt_budget_blocks(b, (int64_t)x->keys[j], 1) : x->keys[j],
+                     joins = (double)(x->partials[j] - 1);
         const bool rounds = joins > 0 || b->u_gb > rt_unit_roundoff(s->in->dtype[t]);
-        const double ub = rounds ? b->u_gb : 0, tb = rounds ? b->tau_gb : 0;
-        const double more = heads > 1 ? heads * (joins + 1) : 0; /* a group's heads may be rounded before they are added */
+        const double ub = rounds ? b->u_gb : 0, tb = rounds ? b->tau_gb : 0,
+                     flushed = b->eta * (x->keys[j] + 4);
+        const double more =
+            heads > 1 ? heads * (joins + 1) : 0; /* a group's heads may be rounded before they are added */
         for (int64_t d = 0; d < width; d++) {
             const int64_t at = j * width + d;
-            const double v = factor * a->value[at], M = f * a->top[at];
-            const double det = f * sqrt(e[j] * a->det[at]) + 2 * b->u * fabs(v) + (heads - 1) * b->u * 2 * M + ub * f * a->t_abs[at] +
-                               (joins + 1) * tb + (joins > 0 ? 2 * joins * b->u_gs * M : 0) + b->u_gb * f * a->h_abs[at] + more * b->tau_gb;
-            const double var = f2 * a->var[at] + u2 * (n + 4 * (heads - 1)) * M * M + 3 * u2 * v * v + ub * ub * f2 * a->t_sq[at] +
-                               (joins + 1) * tb * tb + (joins > 0 ? 4 * joins * gs2 * M * M : 0) + b->u_gb * b->u_gb * f2 * a->h_sq[at] +
-                               more * b->tau_gb * b->tau_gb;
-            const double sys = f * sqrt(y[j] * a->sys[at]);
+            const double v = factor * a->value[at], steps = 0.5 * (f * a->t_abs[at] + fabs(v));
+            const double M = fmax(fmax(f * a->top[at], steps), 0.5 * (f * a->h_abs[at] + fabs(v)));
+            const double det = f * sqrt(e[j] * a->det[at]) + 2 * b->u * fabs(v) +
+                               (heads - 1) * b->u * 2 * M + ub * f * a->t_abs[at] + (joins + 1) * tb +
+                               (joins > 0 ? joins * (2 * b->u_gs * M + b->tau_gs) : 0) +
+                               b->u_gb * f * a->h_abs[at] + more * b->tau_gb + flushed;
+            const double var = f2 * a->var[at] + u2 * (n + 4 * (heads - 1)) * M * M + 3 * u2 * v * v +
+                               ub * ub * f2 * a->t_sq[at] + (joins + 1) * tb * tb +
+                               (joins > 0 ? joins * (4 * gs2 * M * M + b->tau_gs * b->tau_gs) : 0) +
+                               b->u_gb * b->u_gb * f2 * a->h_sq[at] + more * b->tau_gb * b->tau_gb;
+            const double sys = f * sqrt(y[j] * a->sys[at]) + flushed;
             truth[d] = v;
-            bounds[d] = x->keys[j] > 0 ? rt_budget_close(b, det, var, sys, s->lambda[t], s->in->dtype[t], v) : (rt_bounds){0};
+            bounds[d] = x->keys[j] > 0 ? rt_budget_close(b, det, var, sys, s->lambda[t], s->in->dtype[t], v)
+                                       : (rt_bounds){0};
         }
         memset(undefined, bad[j], (size_t)width);
-        rt_tally_row(s, w, t, x->first + j, s->g, width, truth, bounds, bad[j] > 0 ? undefined : NULL);
+        const bool some = t == RT_DV && x->bad_g && mark_dims(s, x->first + j, w->got, undefined);
+        rt_tally_row(s, w, t, x->first + j, s->g, width, truth, bounds,
+                     bad[j] > 0 || some ? undefined : NULL);
     }
 }
 
@@ -150,6 +193,7 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
             x.lo = rt_min64(x.lo, lo);
             x.hi = rt_max64(x.hi, hi);
         }
+        x.sum[j] = rt_sweep_sum_terms(&s->budget, lo < hi ? (hi - lo) * group : 0);
     }
     const int64_t nd = x.nk * D, nv = x.nk * Dv;
     memset(w->keys, 0, (size_t)(SUMS * (nd + nv)) * sizeof *w->keys);
@@ -193,7 +237,8 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
             x.in_partial[j] = false;
         }
     }
-    /* An infinity or a NaN in a key's own slot reaches its dK through the rows that see it, and only through them. */
+    /* An infinity or a NaN in a key's own slot reaches its dK through the rows that see it, and only
+     * through them. */
     if (s->any[RT_DK])
         close_keys(s, &x, &a, D, RT_DK, s->p->scale, x.e_k, x.y_k, x.bad_k, w);
     if (s->any[RT_DV])

@@ -13,6 +13,9 @@ typedef struct {
     double sum_e[Q], sum_y[Q]; /* of dS: det, sys */
     int64_t keys[Q];
     int32_t partials[Q], last_group[Q];
+    double w_part[Q], w_top[Q],
+        w_low[Q]; /* weight of the partial in hand; the largest, the smallest of any */
+    bool in_part[Q];
     double q1[Q], q2[Q], g1[Q], g2[Q];
     uint8_t q_bad[Q], g_bad[Q], bad_p[Q], bad_s[Q];
 } row_block;
@@ -24,7 +27,8 @@ typedef struct {
 } key_block;
 
 /* A block of keys that some row of the block sees; false if none does. */
-static bool gather(const rt_sweep *s, const row_block *r, int64_t kb, bool values, key_block *x, rt_sweep_work *w, bool *full)
+static bool gather(const rt_sweep *s, const row_block *r, int64_t kb, bool values, key_block *x,
+                   rt_sweep_work *w, bool *full)
 {
     const rt_cut *c = &s->key_groups;
     int64_t lo_min = INT64_MAX, hi_max = INT64_MIN;
@@ -60,7 +64,8 @@ static bool gather(const rt_sweep *s, const row_block *r, int64_t kb, bool value
 }
 
 /* vis[j] = 1 where row i sees key j; how many it sees. */
-static int64_t visible(const rt_sweep *s, const row_block *r, int64_t i, const key_block *x, bool full, double *vis)
+static int64_t visible(const rt_sweep *s, const row_block *r, int64_t i, const key_block *x, bool full,
+                       double *vis)
 {
     const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
     int64_t n = 0;
@@ -130,7 +135,13 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
     memset(w->t_abs, 0, (size_t)(nq * Dv) * sizeof(double));
     memset(w->t_sq, 0, (size_t)(nq * Dv) * sizeof(double));
     for (int64_t i = 0; i < nq; i++)
-        r->sum_rho[i] = r->sum_rho2[i] = r->sum_var[i] = r->max_var[i] = r->max_w[i] = r->sum_sys[i] = r->sum_sys2[i] = 0;
+        r->sum_rho[i] = r->sum_rho2[i] = r->sum_var[i] = r->max_var[i] = r->max_w[i] = r->sum_sys[i] =
+            r->sum_sys2[i] = 0;
+    for (int64_t i = 0; i < nq; i++) {
+        r->w_part[i] = r->w_top[i] = 0;
+        r->w_low[i] = 1;
+        r->in_part[i] = false;
+    }
     for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
         if (gather(s, r, kb, true, &x, w, &full)) {
             rt_gemm_nt(nq, x.nk, s->p->dim, s->p->scale, w->q, s->p->dim, w->k, s->p->dim, 0.0, w->s, K);
@@ -144,16 +155,20 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                 for (int64_t j = 0; j < x.nk; j++)
                     p[j] = w->vis[j] > 0 ? score[j] - r->lse[i] : -RT_INF;
                 rt_exp_vector(p, x.nk);
-                const double blocks = (double)((r->keys[i] - 1) / b->block_keys);
-                const double sys0 = (1 + blocks) * b->exp_rel, det0 = sys0 + (1 + blocks) * b->u, var0 = (1 + blocks) * c.u2;
-                const double det1 = c.det1 * r->q1[i], var1 = c.var1 * r->q2[i], sys1 = c.sys1 * r->q1[i], top = r->top[i];
-                double rho_sum = 0, rho2_sum = 0, var_sum = 0, var_max = 0, w_max = 0, sys_sum = 0, sys2_sum = 0;
+                const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]);
+                const double sys0 = (1 + blocks) * b->exp_rel, det0 = sys0 + (1 + blocks) * b->u,
+                             var0 = (1 + blocks) * c.u2;
+                const double det1 = c.det1 * r->q1[i], var1 = c.var1 * r->q2[i], sys1 = c.sys1 * r->q1[i],
+                             top = r->top[i];
+                double rho_sum = 0, rho2_sum = 0, var_sum = 0, var_max = 0, w_max = 0, sys_sum = 0,
+                       sys2_sum = 0, p_sum = 0;
                 for (int64_t j = 0; j < x.nk; j++) {
                     const double a = fabs(score[j]), d = fabs(score[j] - top);
-                    double rho = det1 * x.k1[j] + c.u * (a + 2 * d) + det0;
+                    double rho = det1 * x.k1[j] + c.u * (a + 3 * d) + det0;
                     rho += rho * rho;
-                    const double var = var1 * x.k2[j] + c.u2 * ((c.half_d + 1) * a * a + 2 * d * d) + var0;
+                    const double var = var1 * x.k2[j] + c.u2 * ((c.half_d + 1) * a * a + 3 * d * d) + var0;
                     const double sys = sys1 * x.k1[j] + sys0;
+                    p_sum += p[j];
                     rho_sum += p[j] * rho;
                     rho2_sum += p[j] * rho * rho;
                     var_sum += p[j] * p[j] * var;
@@ -163,6 +178,8 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                     sys_sum += p[j] * sys;
                     sys2_sum += p[j] * sys * sys;
                 }
+                r->w_part[i] += p_sum;
+                r->in_part[i] = true;
                 r->sum_rho[i] += rho_sum;
                 r->sum_rho2[i] += rho2_sum;
                 r->sum_var[i] += var_sum;
@@ -176,8 +193,16 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                 rt_sweep_grow(Dv, w->acc + i * 2 * Dv, w->top + i * Dv);
         }
         if (kb + 1 == s->key_groups.blocks || s->key_groups.group[kb + 1] != s->key_groups.group[kb])
-            for (int64_t i = 0; i < nq; i++)
-                rt_sweep_close_partial(Dv, w->acc + i * 2 * Dv, w->prev + i * Dv, w->t_abs + i * Dv, w->t_sq + i * Dv);
+            for (int64_t i = 0; i < nq; i++) {
+                rt_sweep_close_partial(Dv, w->acc + i * 2 * Dv, w->prev + i * Dv, w->t_abs + i * Dv,
+                                       w->t_sq + i * Dv);
+                if (r->in_part[i]) {
+                    r->w_top[i] = fmax(r->w_top[i], r->w_part[i]);
+                    r->w_low[i] = fmin(r->w_low[i], r->w_part[i]);
+                }
+                r->w_part[i] = 0;
+                r->in_part[i] = false;
+            }
     }
 }
 
@@ -198,8 +223,10 @@ static void mark_bad(const rt_sweep *s, row_block *r)
     }
 }
 
-/* Elements of O that depend on a NaN or infinity: all of a bad row, else those of the dims in which a visible v has one. */
-static bool mark_output(const rt_sweep *s, const row_block *r, int64_t i, rt_sweep_work *w, uint8_t *undefined)
+/* Elements of O that depend on a NaN or infinity: all of a bad row, else those of the dims in which a
+ * visible v has one. */
+static bool mark_output(const rt_sweep *s, const row_block *r, int64_t i, rt_sweep_work *w,
+                        uint8_t *undefined)
 {
     const int64_t Dv = s->p->dim_v;
     memset(undefined, r->bad_p[i], (size_t)Dv);
@@ -225,38 +252,49 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
 {
     const rt_budget *b = &s->budget;
     const int64_t Dv = s->p->dim_v;
-    const double u = b->u, u2 = u * u, us = b->u_s, us2 = us * us;
+    const double u = b->u, u2 = u * u, us = b->u_s, us2 = us * us, uj = b->u_j, uj2 = uj * uj;
+    const bool weights =
+        b->join == RT_JOIN_TWO_PASS || b->join == RT_JOIN_SPLIT; /* they do not normalise themselves */
     const rt_dtype out_format = s->in->present[RT_OUT] ? s->in->dtype[RT_OUT] : s->in->dtype[RT_Q];
     rt_bounds *bounds = (rt_bounds *)(void *)w->big; /* Dv of them: big has room for 6 doubles a dim */
     uint8_t *undefined = (uint8_t *)(void *)w->vis;
     for (int64_t i = 0; i < r->nq; i++) {
-        rt_row_record *rec = &s->rows[(r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q + r->pos[i]];
+        rt_row_record *rec =
+            &s->rows[(r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q + r->pos[i]];
         memset(rec, 0, sizeof *rec);
-        const double L = r->lse[i], n = (double)r->keys[i], joins = (double)(r->partials[i] - 1), G = joins + 1;
+        const double L = r->lse[i], n = (double)r->keys[i], joins = (double)(r->partials[i] - 1),
+                     G = joins + 1;
         const bool joined = r->partials[i] > 1, empty = r->keys[i] == 0;
         if (!empty) {
             const double big_l = 1 + fabs(L), m = r->top[i];
-            rec->det_l = r->sum_rho[i] + rt_gamma(n, u) + 2 * u * fabs(m) + 4 * u * big_l + (joined ? joins * us * (8 + 2 * fabs(L)) : 0);
-            rec->var_l = r->sum_var[i] + u2 * (n + 2 * m * m + 4 * (1 + L * L)) + (joined ? joins * us2 * (16 + 2 * L * L) : 0);
+            rec->det_l = r->sum_rho[i] + rt_gamma(n, u) + 2 * u * fabs(m) + 4 * u * big_l +
+                         joins * uj * (8 + 2 * fabs(L));
+            rec->var_l =
+                r->sum_var[i] + u2 * (n + 2 * m * m + 4 * (1 + L * L)) + joins * uj2 * (16 + 2 * L * L);
             rec->sys_l = r->sum_sys[i];
         }
         if (s->any[RT_LSE]) {
             rt_bounds bl = {0};
             double truth = L;
             if (!empty) {
-                bl = rt_budget_close(b, rec->det_l, rec->var_l, rec->sys_l, s->lambda[RT_LSE], s->in->dtype[RT_LSE], L);
+                bl = rt_budget_close(b, rec->det_l, rec->var_l, rec->sys_l, s->lambda[RT_LSE],
+                                     s->in->dtype[RT_LSE], L);
                 if (s->in->lse_base2) { /* stored as log2: one more multiplication by log2(e) */
                     const double log2e = 0x1.71547652b82fep+0, more = 4 * u * fabs(L) * log2e;
-                    bl = rt_budget_close(b, rec->det_l * log2e + more, rec->var_l * log2e * log2e, rec->sys_l * log2e + more,
-                                         s->lambda[RT_LSE], s->in->dtype[RT_LSE], L * log2e);
+                    bl = rt_budget_close(b, rec->det_l * log2e + more, rec->var_l * log2e * log2e,
+                                         rec->sys_l * log2e + more, s->lambda[RT_LSE], s->in->dtype[RT_LSE],
+                                         L * log2e);
                     truth = L * log2e;
                 }
             }
-            rt_tally_row(s, w, RT_LSE, r->pos[i], r->h, 1, &truth, &bl, r->bad_p[i] > 0 ? &r->bad_p[i] : NULL);
+            rt_tally_row(s, w, RT_LSE, r->pos[i], r->h, 1, &truth, &bl,
+                         r->bad_p[i] > 0 ? &r->bad_p[i] : NULL);
         }
-        const double f2 = joined ? 2 : 1, rho = sqrt(f2 * r->sum_rho2[i]), sys_rho = sqrt(f2 * r->sum_sys2[i]);
-        const double blocks = empty ? 0 : (double)((r->keys[i] - 1) / b->block_keys);
-        const double dot = rt_budget_dot(b, n) + blocks * u, dot_sys = rt_budget_dot_sys(b, n), random_n = b->matrix_unit ? 0 : n;
+        const double f2 = joined ? 2 : 1, rho = sqrt(f2 * r->sum_rho2[i]),
+                     sys_rho = sqrt(f2 * r->sum_sys2[i]);
+        const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]);
+        const double dot = rt_budget_dot(b, n, 1) + blocks * u, dot_sys = rt_budget_dot_sys(b, n, 1),
+                     random_n = b->matrix_unit ? 0 : n;
         const bool rounds_partial = joined || b->u_b > rt_unit_roundoff(out_format);
         const double ub = rounds_partial ? b->u_b : 0, tb = rounds_partial ? b->tau_b : 0;
         double det_d = 0, var_d = 0, sys_d = 0, delta = 0, mass = 0, squares = 0;
@@ -264,21 +302,34 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         double *truth = w->row + 2 * (Dv > s->p->dim ? Dv : s->p->dim);
         for (int64_t d = 0; d < Dv; d++) {
             const double O = w->acc[i * 2 * Dv + d], second = w->acc[i * 2 * Dv + Dv + d], A = sqrt(second);
-            const double sigma2 = second - O * O > 0 ? second - O * O : 0, sigma = sqrt(sigma2), M = w->top[i * Dv + d];
-            double det = rho * sigma + (b->u_p + dot) * A + (rt_gamma(n, u) + 3 * u) * fabs(O) + ub * w->t_abs[i * Dv + d] + G * tb;
+            const double sigma2 = second - O * O > 0 ? second - O * O : 0, sigma = sqrt(sigma2),
+                         M = w->top[i * Dv + d];
+            double det = rho * sigma + (b->u_p + dot) * A + (rt_gamma(n, u) + 3 * u) * fabs(O) +
+                         ub * w->t_abs[i * Dv + d] + G * tb;
             double var = f2 * r->max_var[i] * sigma2 + b->u_p * b->u_p * r->max_w[i] * second +
                          u2 * (random_n + blocks) * (M * M + r->max_w[i] * second) + u2 * (n + 9) * O * O +
                          ub * ub * w->t_sq[i * Dv + d] + G * tb * tb;
             double sys = sys_rho * sigma + dot_sys * A;
-            if (b->tau_p > 0 && !empty) { /* p is rounded before the division by the row sum */
-                const double lost = b->tau_p * sqrt(s->v_max2[d]) / r->l[i];
-                det += n * lost;
+            if (!empty) { /* p is rounded, or flushed, before the division by the row sum */
+                const double most = sqrt(s->v_max2[d]) / r->l[i], lost = b->tau_p * most,
+                             flushed = b->eta * (n * most + n + 4);
+                det += n * lost + flushed;
                 var += n * lost * lost;
+                sys += flushed;
             }
             if (joined) {
-                const double weight = rt_gamma(n, u) + us * (6 + 2 * fabs(L)), weight2 = u2 * n + us2 * (16 + 4 * L * L);
-                det += weight * (sigma + (b->join_weights ? fabs(O) : 0)) + 6 * joins * us * M;
-                var += weight2 * (sigma2 + (b->join_weights ? O * O : 0)) + 12 * joins * us2 * M * M;
+                const double weight = rt_gamma(n, u) + joins * uj * (6 + 2 * fabs(L)),
+                             weight2 = u2 * n + joins * uj2 * (16 + 4 * L * L);
+                const double t_abs = w->t_abs[i * Dv + d], any = fmax(M, 0.5 * (t_abs + fabs(O)));
+                det += weight * (sigma + (weights ? fabs(O) : 0)) + joins * (6 * us * any + b->tau_s);
+                var += weight2 * (sigma2 + (weights ? O * O : 0)) +
+                       joins * (12 * us2 * any * any + b->tau_s * b->tau_s);
+                if (b->join == RT_JOIN_SIGMOID) {
+                    const double v_max = sqrt(s->v_max2[d]), low = r->w_low[i],
+                                 y = any < v_max * low ? any / low : v_max;
+                    det += 2 * us * (t_abs + y);
+                    var += 2 * us2 * (w->t_sq[i * Dv + d] + r->w_top[i] * y * y);
+                }
             }
             if (empty)
                 det = var = sys = 0;
@@ -311,16 +362,19 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         rec->keys = r->keys[i];
         rec->bad_p = r->bad_p[i];
         rec->bad_s = r->bad_s[i];
+        rec->bad_g = r->g_bad[i];
     }
 }
 
-/* Pass 3: dQ.  m2 = dS over P; m5 = det, var, sys of dS.  acc (2 nq, D) = them times K; big (3 nq, D) = them times K^2. */
+/* Pass 3: dQ.  m2 = dS over P; m5 = det, var, sys of dS.  acc (2 nq, D) = them times K; big (3 nq, D) =
+ * them times K^2. */
 static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
 {
     const int64_t D = s->p->dim, Dv = s->p->dim_v, nq = r->nq;
     const rt_budget *b = &s->budget;
     const rt_score_terms c = rt_sweep_score_terms(s);
-    const rt_row_record *records = s->rows + (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
+    const rt_row_record *records =
+        s->rows + (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
     key_block x;
     bool full;
     memset(w->acc, 0, (size_t)(2 * nq * D) * sizeof(double));
@@ -339,7 +393,8 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
             rt_gemm_nt(nq, x.nk, Dv, 1.0, w->dout, Dv, w->v, 2 * Dv, 0.0, w->m2, K); /* dP, becomes dS */
             for (int64_t i = 0; i < nq; i++) {
                 double *restrict ds = w->m2 + i * K, *restrict p = w->m2 + (nq + i) * K;
-                double *restrict e = w->m5 + i * K, *restrict v = w->m5 + (nq + i) * K, *restrict y = w->m5 + (2 * nq + i) * K;
+                double *restrict e = w->m5 + i * K, *restrict v = w->m5 + (nq + i) * K,
+                                 *restrict y = w->m5 + (2 * nq + i) * K;
                 const double *restrict score = w->s + i * K, *restrict vis = w->vis;
                 const rt_row_record *rec = &records[r->pos[i]];
                 if (visible(s, r, i, &x, full, w->vis) == 0) {
@@ -351,19 +406,23 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                     p[j] = vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
                 rt_exp_vector(p, x.nk);
                 const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
+                const rt_sum_terms sum = rt_sweep_sum_terms(b, rec->keys);
                 const double L = rec->lse, delta = rec->delta;
                 double e_sum = 0, y_sum = 0;
                 for (int64_t j = 0; j < x.nk; j++) {
-                    const double dp = ds[j], t = dp - delta, at = fabs(t), a = fabs(score[j]), z = fabs(score[j] - L);
-                    double rho = g.det1 * x.k1[j] + c.u * (a + 2 * z) + g.det0;
+                    const double dp = ds[j], t = dp - delta, at = fabs(t), a = fabs(score[j]),
+                                 z = fabs(score[j] - L);
+                    double rho = g.det1 * x.k1[j] + c.u * (2 * a + 2 * z) + g.det0;
                     rho += rho * rho;
-                    const double var = g.var1 * x.k2[j] + c.u2 * ((c.half_d + 1) * a * a + 2 * z * z + 3);
+                    const double var = g.var1 * x.k2[j] + c.u2 * ((c.half_d + 2) * a * a + 2 * z * z + 3);
                     const double grad = p[j] * t, ag = fabs(grad);
                     ds[j] = grad;
-                    e[j] = p[j] * (rho * at + g.g1 * x.v1[j] + rec->det_d) + g.det_s * ag + b->tau_p * vis[j];
-                    v[j] = p[j] * p[j] * (var * t * t + c.u2 * g.half_v * dp * dp + g.g2 * x.v2[j]) + g.var_s * grad * grad +
-                           b->tau_p * b->tau_p * vis[j];
-                    y[j] = p[j] * ((g.sys1 * x.k1[j] + g.sys0) * at + g.g_sys * x.v1[j] + rec->sys_d) + g.s_sys * ag;
+                    e[j] = p[j] * (rho * at + g.g1 * x.v1[j] + rec->det_d) + sum.det * ag +
+                           (b->tau_p + b->eta * (1 + at)) * vis[j];
+                    v[j] = p[j] * p[j] * (var * t * t + c.u2 * g.half_v * dp * dp + g.g2 * x.v2[j]) +
+                           sum.var * grad * grad + b->tau_p * b->tau_p * vis[j];
+                    y[j] = p[j] * ((g.sys1 * x.k1[j] + g.sys0) * at + g.g_sys * x.v1[j] + rec->sys_d) +
+                           sum.sys * ag + b->eta * (1 + at) * vis[j];
                     e_sum += e[j];
                     y_sum += y[j];
                 }
@@ -384,28 +443,36 @@ static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
 {
     const rt_budget *b = &s->budget;
     const int64_t D = s->p->dim, nq = r->nq;
-    const double u2 = b->u * b->u, alpha = fabs(s->p->scale), alpha2 = alpha * alpha, gs2 = b->u_gs * b->u_gs;
-    const rt_row_record *records = s->rows + (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
+    const double u2 = b->u * b->u, alpha = fabs(s->p->scale), alpha2 = alpha * alpha,
+                 gs2 = b->u_gs * b->u_gs;
+    const rt_row_record *records =
+        s->rows + (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
     const rt_dtype format = s->in->dtype[RT_DQ];
     rt_bounds *bounds = (rt_bounds *)(void *)w->m5; /* the matrices are done with */
     double *truth = w->row;
     uint8_t *undefined = (uint8_t *)(void *)w->vis;
     for (int64_t i = 0; i < nq; i++) {
         const rt_row_record *rec = &records[r->pos[i]];
-        const double joins = (double)(r->partials[i] - 1), n = b->matrix_unit ? 0 : (double)rec->keys;
+        const double joins = (double)(r->partials[i] - 1),
+                     n = b->matrix_unit ? rt_budget_blocks(b, rec->keys, 1) : (double)rec->keys;
         const bool rounds = joins > 0 || b->u_gb > rt_unit_roundoff(format);
-        const double ub = rounds ? b->u_gb : 0, tb = rounds ? b->tau_gb : 0;
+        const double ub = rounds ? b->u_gb : 0, tb = rounds ? b->tau_gb : 0,
+                     flushed = b->eta * ((double)rec->keys + 4);
         for (int64_t d = 0; d < D; d++) {
             const int64_t at = i * D + d;
             const double t = s->p->scale * w->acc[at], mean = w->acc[nq * D + at], M = alpha * w->top[at];
-            const double det = alpha * sqrt(r->sum_e[i] * w->big[at]) + 2 * b->u * fabs(t) + ub * alpha * w->t_abs[at] +
-                               (joins + 1) * tb + (joins > 0 ? 2 * joins * b->u_gs * M : 0);
-            const double var = alpha2 * (w->big[nq * D + at] + rec->var_d * mean * mean) + rec->var_l * t * t + u2 * n * M * M +
-                               3 * u2 * t * t + ub * ub * alpha2 * w->t_sq[at] + (joins + 1) * tb * tb +
-                               (joins > 0 ? 4 * joins * gs2 * M * M : 0);
-            const double sys = alpha * sqrt(r->sum_y[i] * w->big[2 * nq * D + at]);
+            const double any = fmax(M, 0.5 * (alpha * w->t_abs[at] + fabs(t)));
+            const double det = alpha * sqrt(r->sum_e[i] * w->big[at]) + 2 * b->u * fabs(t) +
+                               ub * alpha * w->t_abs[at] + (joins + 1) * tb +
+                               (joins > 0 ? joins * (2 * b->u_gs * any + b->tau_gs) : 0) + flushed;
+            const double var = alpha2 * (w->big[nq * D + at] + rec->var_d * mean * mean) +
+                               rec->var_l * t * t + u2 * n * M * M + 3 * u2 * t * t +
+                               ub * ub * alpha2 * w->t_sq[at] + (joins + 1) * tb * tb +
+                               (joins > 0 ? joins * (4 * gs2 * any * any + b->tau_gs * b->tau_gs) : 0);
+            const double sys = alpha * sqrt(r->sum_y[i] * w->big[2 * nq * D + at]) + flushed;
             truth[d] = t;
-            bounds[d] = rec->keys > 0 ? rt_budget_close(b, det, var, sys, s->lambda[RT_DQ], format, t) : (rt_bounds){0};
+            bounds[d] = rec->keys > 0 ? rt_budget_close(b, det, var, sys, s->lambda[RT_DQ], format, t)
+                                      : (rt_bounds){0};
         }
         memset(undefined, r->bad_s[i], (size_t)D);
         rt_tally_row(s, w, RT_DQ, r->pos[i], r->h, D, truth, bounds, r->bad_s[i] > 0 ? undefined : NULL);

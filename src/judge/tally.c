@@ -1,9 +1,11 @@
-/* Classification of elements, and the counts of a tensor.  Every comparison is written so that a NaN fails. */
+/* Classification of elements, and the counts of a tensor.  Every comparison is written so that a NaN fails.
+ */
 #include <string.h>
 
 #include "judge/sweep.h"
 
-static const char *const class_names[] = {"ROUNDED", "FAITHFUL", "EXPLAINED", "SUSPECT", "WRONG", "SPECIAL", "UNDEFINED"};
+static const char *const class_names[] = {"ROUNDED", "FAITHFUL", "EXPLAINED", "SUSPECT",
+                                          "WRONG",   "SPECIAL",  "UNDEFINED"};
 
 const char *rt_class_name(rt_class c)
 {
@@ -56,7 +58,8 @@ double rt_tally_bias(const rt_tally *t, double *z)
 
 bool rt_tally_pass(const rt_tally *t)
 {
-    return t->judged && t->count[RT_CLASS_WRONG] == 0 && t->count[RT_CLASS_SPECIAL] == 0 && t->count[RT_CLASS_SUSPECT] == 0;
+    return t->judged && t->count[RT_CLASS_WRONG] == 0 && t->count[RT_CLASS_SPECIAL] == 0 &&
+           t->count[RT_CLASS_SUSPECT] == 0;
 }
 
 static bool before(const rt_element *a, const rt_element *b)
@@ -109,7 +112,8 @@ void rt_tally_merge(rt_tally *into, const rt_tally *from)
     into->empty_zero += from->empty_zero;
     into->max_ratio = from->max_ratio > into->max_ratio ? from->max_ratio : into->max_ratio;
     if (from->max_ratio_lambda > into->max_ratio_lambda ||
-        (from->max_ratio_lambda >= into->max_ratio_lambda && from->elements > 0 && before(&from->peak, &into->peak))) {
+        (from->max_ratio_lambda >= into->max_ratio_lambda && from->max_ratio_lambda > 0 &&
+         before(&from->peak, &into->peak))) {
         into->max_ratio_lambda = from->max_ratio_lambda;
         memcpy(into->part, from->part, sizeof into->part);
         into->peak = from->peak;
@@ -170,6 +174,26 @@ static void count_ulps(rt_tally *t, rt_class c, rt_dtype format, double got, dou
     t->bias_squares += (int64_t)(limit * limit * 0x1p10);
 }
 
+/* Whether x overflows the format to what came (an infinity, or the NaN of a format without one). */
+static bool overflows_to(rt_dtype format, double x, double got)
+{
+    const double rounded = rt_round_to(format, x);
+    return isfinite(x) && !isfinite(rounded) && isnan(got) == isnan(rounded) &&
+           (isnan(got) || (got > 0) == (rounded > 0));
+}
+
+/* An overflow is a right answer where the truth overflows, or could before its last rounding. */
+static rt_class overflow(rt_dtype format, double got, double truth, const rt_bounds *b)
+{
+    const double sign = truth < 0 ? -1 : 1;
+    if (overflows_to(format, truth, got))
+        return RT_CLASS_ROUNDED;
+    if (overflows_to(format, truth + sign * (b->lambda - b->rounding), got))
+        return RT_CLASS_EXPLAINED;
+    return overflows_to(format, truth + sign * (b->det + b->radius), got) ? RT_CLASS_SUSPECT
+                                                                          : RT_CLASS_SPECIAL;
+}
+
 static void judge_element(rt_tally *t, rt_element *e, const rt_bounds *b, uint8_t undefined)
 {
     const double got = e->got, truth = e->truth;
@@ -181,22 +205,22 @@ static void judge_element(rt_tally *t, rt_element *e, const rt_bounds *b, uint8_
         e->found = empty_lse(t, got);
         t->ulp_bins[e->found == RT_CLASS_SPECIAL ? RT_ULP_BINS - 1 : 0]++;
     } else if (!isfinite(got) || !isfinite(truth)) {
-        const double rounded = rt_round_to(t->dtype, truth); /* an overflow of the format is a right answer */
-        e->found = isfinite(truth) && !isfinite(rounded) && isnan(got) == isnan(rounded) && (isnan(got) || (got > 0) == (rounded > 0))
-                       ? RT_CLASS_ROUNDED
-                       : RT_CLASS_SPECIAL;
+        e->found = overflow(t->dtype, got, truth, b);
         t->ulp_bins[RT_ULP_BINS - 1]++;
     } else {
         const double err = fabs(got - truth);
         e->bound = b->bound;
         e->bound_lambda = b->lambda;
         e->ratio = err > 0 ? err / b->bound : 0;
-        const double likely = err > 0 ? err / b->lambda : 0;
+        double likely = err > 0 ? err / b->lambda : 0;
+        likely = likely <= DBL_MAX ? likely : RT_INF; /* of a NaN too */
         /* The truth is known to a radius: rounded only if both ends round to what came. */
-        const double radius = b->radius, low = rt_round_to(t->dtype, truth - radius), high = rt_round_to(t->dtype, truth + radius);
+        const double radius = b->radius, low = rt_round_to(t->dtype, truth - radius),
+                     high = rt_round_to(t->dtype, truth + radius);
         if (got >= low && got <= low && got >= high && got <= high)
             e->found = RT_CLASS_ROUNDED;
-        else if (got >= rt_round_down(t->dtype, truth) && got <= rt_round_up(t->dtype, truth))
+        else if (fabs(truth) <= rt_max_finite(t->dtype) && got >= rt_round_down(t->dtype, truth) &&
+                 got <= rt_round_up(t->dtype, truth)) /* beyond, the largest value is no neighbour */
             e->found = RT_CLASS_FAITHFUL;
         else if (err <= b->lambda)
             e->found = RT_CLASS_EXPLAINED;
@@ -207,7 +231,8 @@ static void judge_element(rt_tally *t, rt_element *e, const rt_bounds *b, uint8_
         t->ratio_bins[ratio_bin(likely)]++;
         count_ulps(t, e->found, t->dtype, got, truth);
         t->max_ratio = e->ratio > t->max_ratio ? e->ratio : t->max_ratio;
-        if (likely > t->max_ratio_lambda || isnan(likely)) {
+        if (likely > t->max_ratio_lambda ||
+            (likely >= t->max_ratio_lambda && likely > 0 && before(e, &t->peak))) {
             t->max_ratio_lambda = likely;
             t->peak = *e;
             const double parts[6] = {b->sys, b->random, b->rounding, b->det, b->lambda, b->bound};
@@ -219,8 +244,8 @@ static void judge_element(rt_tally *t, rt_element *e, const rt_bounds *b, uint8_
     note(t, e);
 }
 
-void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id id, int64_t pos, int64_t head, int64_t n, const double *truth,
-                  const rt_bounds *bounds, const uint8_t *undefined)
+void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id id, int64_t pos, int64_t head,
+                  int64_t n, const double *truth, const rt_bounds *bounds, const uint8_t *undefined)
 {
     rt_tally *t = &w->tally[id];
     t->judged = true;

@@ -4,31 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-int rt_payload_parts(rt_payload payload, const rt_problem *p, int64_t width[RT_MAX_PARTS])
-{
-    width[1] = width[2] = width[3] = 1;
-    switch (payload) {
-    case RT_PAYLOAD_KV:
-    case RT_PAYLOAD_DKV:
-        width[0] = p->dim;
-        width[1] = p->dim_v;
-        return 2;
-    case RT_PAYLOAD_STATE:
-        width[0] = p->dim_v;
-        return 3;
-    case RT_PAYLOAD_DO:
-        width[0] = p->dim_v;
-        return 4;
-    case RT_PAYLOAD_Q:
-    case RT_PAYLOAD_DQ:
-    case RT_PAYLOAD_COUNT:
-    default:
-        width[0] = p->dim;
-        return 1;
-    }
-}
-
-rt_status rt_rank_buffers_create(rt_context *ctx, const int32_t count[RT_PAYLOAD_COUNT], rt_rank_buffers *out)
+rt_status rt_rank_buffers_create(rt_context *ctx, const int32_t count[RT_PAYLOAD_COUNT],
+                                 rt_rank_buffers *out)
 {
     memset(out, 0, sizeof *out);
     for (int y = 0; y < RT_PAYLOAD_COUNT; y++) {
@@ -70,18 +47,19 @@ bool rt_piece_contains(const rt_piece *o, const rt_piece *i)
            o->head0 <= i->head0 && i->head1 <= o->head1;
 }
 
-int64_t rt_piece_doubles(rt_payload payload, const rt_problem *p, const rt_piece *piece)
+int64_t rt_piece_doubles(rt_payload payload, const rt_shape *s, const rt_piece *piece)
 {
     int64_t width[RT_MAX_PARTS], sum = 0;
-    const int parts = rt_payload_parts(payload, p, width);
+    const int parts = s->arith->parts(payload, s->p, width);
     for (int k = 0; k < parts; k++)
         sum += width[k];
-    return p->batch * (piece->head1 - piece->head0) * rt_piece_slots(piece) * sum;
+    return s->p->batch * (piece->head1 - piece->head0) * rt_piece_slots(piece) * sum;
 }
 
-rt_status rt_buffer_hold(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_problem *p, const rt_piece *piece)
+rt_status rt_buffer_hold(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_shape *s,
+                         const rt_piece *piece)
 {
-    const int64_t need = rt_piece_doubles(payload, p, piece);
+    const int64_t need = rt_piece_doubles(payload, s, piece);
     if (need > b->capacity || b->data == NULL) {
         double *data = rt_alloc(ctx, need, sizeof *data);
         if (data == NULL)
@@ -95,41 +73,100 @@ rt_status rt_buffer_hold(rt_context *ctx, rt_buffer *b, rt_payload payload, cons
     return RT_OK;
 }
 
-rt_status rt_buffer_clear(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_problem *p, const rt_piece *piece)
-{
-    RT_TRY(rt_buffer_hold(ctx, b, payload, p, piece));
-    memset(b->data, 0, (size_t)rt_piece_doubles(payload, p, piece) * sizeof *b->data);
-    if (payload == RT_PAYLOAD_STATE) {
-        const int64_t rows = p->batch * (piece->head1 - piece->head0) * rt_piece_slots(piece);
-        double *m = b->data + rows * p->dim_v;
-        for (int64_t i = 0; i < rows; i++)
-            m[i] = -RT_INF;
-    }
-    return RT_OK;
-}
-
-rt_part rt_buffer_part(const rt_buffer *b, rt_payload payload, const rt_problem *p, int part, int64_t slot0)
+rt_part rt_buffer_part(const rt_buffer *b, rt_payload payload, const rt_shape *s, int part, int64_t slot0)
 {
     int64_t width[RT_MAX_PARTS], before = 0;
-    (void)rt_payload_parts(payload, p, width);
+    (void)s->arith->parts(payload, s->p, width);
     for (int k = 0; k < part; k++)
         before += width[k];
     const int64_t slots = rt_piece_slots(&b->piece), heads = b->piece.head1 - b->piece.head0;
-    return (rt_part){.base = b->data + p->batch * heads * slots * before + (slot0 - b->piece.slot0) * width[part],
+    return (rt_part){.base = b->data + s->p->batch * heads * slots * before +
+                             (slot0 - b->piece.slot0) * width[part],
                      .batch = heads * slots * width[part],
                      .head = slots * width[part],
                      .width = width[part],
                      .head0 = b->piece.head0};
 }
 
-void rt_buffer_extract(const rt_buffer *b, rt_payload payload, const rt_problem *p, const rt_piece *piece, double *out)
+/* The rows of `piece` (which the buffer holds) hold nothing: zeros, and m = -inf in a STATE. */
+static void clear_rows(const rt_buffer *b, rt_payload payload, const rt_shape *s, const rt_piece *piece)
 {
     int64_t width[RT_MAX_PARTS];
-    const int parts = rt_payload_parts(payload, p, width);
+    const int parts = s->arith->parts(payload, s->p, width);
     const int64_t slots = rt_piece_slots(piece);
     for (int k = 0; k < parts; k++) {
-        const rt_part from = rt_buffer_part(b, payload, p, k, piece->slot0);
-        for (int64_t x = 0; x < p->batch; x++)
+        const rt_part part = rt_buffer_part(b, payload, s, k, piece->slot0);
+        for (int64_t x = 0; x < s->p->batch; x++)
+            for (int64_t h = piece->head0; h < piece->head1; h++) {
+                double *rows = rt_part_at(&part, x, h, 0);
+                for (int64_t i = 0; i < slots * width[k]; i++)
+                    rows[i] = payload == RT_PAYLOAD_STATE && k == s->arith->state_m ? -RT_INF : 0.0;
+            }
+    }
+}
+
+rt_status rt_buffer_clear(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_shape *s,
+                          const rt_piece *piece)
+{
+    RT_TRY(rt_buffer_hold(ctx, b, payload, s, piece));
+    clear_rows(b, payload, s, piece);
+    return RT_OK;
+}
+
+/* Rows of a slab of `piece` into the same rows of a buffer. */
+static void put_rows(const rt_buffer *b, rt_payload payload, const rt_shape *s, const rt_piece *piece,
+                     const double *in)
+{
+    int64_t width[RT_MAX_PARTS];
+    const int parts = s->arith->parts(payload, s->p, width);
+    for (int k = 0; k < parts; k++) {
+        const rt_part to = rt_buffer_part(b, payload, s, k, piece->slot0);
+        const int64_t run = rt_piece_slots(piece) * width[k];
+        for (int64_t x = 0; x < s->p->batch; x++)
+            for (int64_t h = piece->head0; h < piece->head1; h++, in += run)
+                memcpy(rt_part_at(&to, x, h, 0), in, (size_t)run * sizeof *in);
+    }
+}
+
+rt_status rt_buffer_extend(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_shape *s,
+                           const rt_piece *piece)
+{
+    if (b->held && rt_piece_contains(&b->piece, piece))
+        return RT_OK;
+    if (!b->held || b->piece.side != piece->side || b->piece.shard != piece->shard)
+        return rt_buffer_clear(ctx, b, payload, s, piece);
+    rt_piece both = b->piece; /* the smallest piece that contains the two */
+    both.slot0 = piece->slot0 < both.slot0 ? piece->slot0 : both.slot0;
+    both.slot1 = piece->slot1 > both.slot1 ? piece->slot1 : both.slot1;
+    both.head0 = piece->head0 < both.head0 ? piece->head0 : both.head0;
+    both.head1 = piece->head1 > both.head1 ? piece->head1 : both.head1;
+    rt_buffer grown = {.held = false};
+    RT_TRY(rt_buffer_clear(ctx, &grown, payload, s, &both));
+    put_rows(&grown, payload, s, &b->piece, b->data);
+    rt_free(b->data);
+    *b = grown;
+    return RT_OK;
+}
+
+void rt_buffer_leave(rt_buffer *b, rt_payload payload, const rt_shape *s, const rt_piece *piece)
+{
+    if (!b->held || !rt_piece_contains(&b->piece, piece))
+        return; /* nothing was there: an empty result was sent */
+    if (rt_piece_equal(&b->piece, piece))
+        b->held = false;
+    else
+        clear_rows(b, payload, s, piece);
+}
+
+void rt_buffer_extract(const rt_buffer *b, rt_payload payload, const rt_shape *s, const rt_piece *piece,
+                       double *out)
+{
+    int64_t width[RT_MAX_PARTS];
+    const int parts = s->arith->parts(payload, s->p, width);
+    const int64_t slots = rt_piece_slots(piece);
+    for (int k = 0; k < parts; k++) {
+        const rt_part from = rt_buffer_part(b, payload, s, k, piece->slot0);
+        for (int64_t x = 0; x < s->p->batch; x++)
             for (int64_t h = piece->head0; h < piece->head1; h++) {
                 memcpy(out, rt_part_at(&from, x, h, 0), (size_t)(slots * width[k]) * sizeof *out);
                 out += slots * width[k];
@@ -137,46 +174,38 @@ void rt_buffer_extract(const rt_buffer *b, rt_payload payload, const rt_problem 
     }
 }
 
-rt_status rt_buffer_land(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_problem *p, const rt_piece *piece,
-                         rt_how how, const rt_arithmetic_ops *arith, const double *in)
+rt_status rt_buffer_land(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_shape *s,
+                         const rt_piece *piece, rt_how how, const double *in)
 {
-    if (how == RT_PUT || !b->held || !rt_piece_contains(&b->piece, piece)) {
-        if (how == RT_PUT && b->held && rt_piece_contains(&b->piece, piece) && !rt_piece_equal(&b->piece, piece)) {
-            how = RT_PUT; /* a part of what is held: the rest stays */
-        } else {
-            RT_TRY(rt_buffer_hold(ctx, b, payload, p, piece));
-            memcpy(b->data, in, (size_t)rt_piece_doubles(payload, p, piece) * sizeof *b->data);
-            return RT_OK;
-        }
+    if (!b->held || b->piece.side != piece->side || b->piece.shard != piece->shard) {
+        RT_TRY(rt_buffer_hold(ctx, b, payload, s, piece));
+        how = RT_PUT; /* onto nothing: as it is */
+    }
+    RT_TRY(rt_buffer_extend(ctx, b, payload, s, piece));
+    if (how == RT_PUT) {
+        put_rows(b, payload, s, piece, in);
+        return RT_OK;
     }
     int64_t width[RT_MAX_PARTS];
-    const int parts = rt_payload_parts(payload, p, width);
-    const int64_t slots = rt_piece_slots(piece), rows = p->batch * (piece->head1 - piece->head0) * slots;
+    const int parts = s->arith->parts(payload, s->p, width);
+    const int64_t slots = rt_piece_slots(piece), rows = s->p->batch * (piece->head1 - piece->head0) * slots;
     const double *part_in[RT_MAX_PARTS];
+    rt_part part[RT_MAX_PARTS];
     for (int k = 0; k < parts; k++) {
         part_in[k] = in;
         in += rows * width[k];
+        part[k] = rt_buffer_part(b, payload, s, k, piece->slot0);
     }
-    rt_part part[RT_MAX_PARTS];
-    for (int k = 0; k < parts; k++)
-        part[k] = rt_buffer_part(b, payload, p, k, piece->slot0);
     int64_t row = 0;
-    for (int64_t x = 0; x < p->batch; x++)
+    for (int64_t x = 0; x < s->p->batch; x++)
         for (int64_t h = piece->head0; h < piece->head1; h++, row += slots) {
-            if (how == RT_JOIN) {
-                arith->join(slots, width[0], part_in[0] + row * width[0], part_in[1] + row, part_in[2] + row,
-                            rt_part_at(&part[0], x, h, 0), rt_part_at(&part[1], x, h, 0), rt_part_at(&part[2], x, h, 0));
-                continue;
-            }
+            const double *arriving[RT_MAX_PARTS] = {NULL};
+            double *present[RT_MAX_PARTS] = {NULL};
             for (int k = 0; k < parts; k++) {
-                double *to = rt_part_at(&part[k], x, h, 0);
-                const double *from = part_in[k] + row * width[k];
-                if (how == RT_PUT)
-                    memcpy(to, from, (size_t)(slots * width[k]) * sizeof *to);
-                else
-                    for (int64_t i = 0; i < slots * width[k]; i++)
-                        to[i] = from[i] + to[i];
+                arriving[k] = part_in[k] + row * width[k];
+                present[k] = rt_part_at(&part[k], x, h, 0);
             }
+            s->arith->land(payload, s->p, slots, arriving, present);
         }
     return RT_OK;
 }

@@ -15,11 +15,12 @@ rt_status rt_mpi_check(rt_context *ctx, int code, const char *call)
     return rt_fail(ctx, RT_ERR_MPI, "%s failed: %s", call, text);
 }
 
-/* Whether a launcher started this process as part of a job.  Without one MPI_Init would still work, but it starts a
- * daemon and costs a second: not worth it for a job of one. */
+/* Whether a launcher started this process as part of a job.  Without one MPI_Init would still work, but it
+ * starts a daemon and costs a second: not worth it for a job of one. */
 static bool in_a_job(void)
 {
-    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "PMI_SIZE", "SLURM_STEP_NODELIST"};
+    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "PMI_SIZE",
+                                        "SLURM_STEP_NODELIST"};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (getenv(marks[i]) != NULL)
             return true;
@@ -40,22 +41,35 @@ rt_status rt_comm_create(rt_context *ctx, rt_comm **out)
         int provided = MPI_THREAD_SINGLE;
         rt_status st = RT_OK;
         if (!running) {
-            st = rt_mpi_check(ctx, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+            st = rt_mpi_check(ctx, MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided),
+                              "MPI_Init_thread");
             c->owns_mpi = st == RT_OK;
         }
         if (st == RT_OK)
             st = rt_mpi_check(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &c->comm), "MPI_Comm_dup");
         if (st == RT_OK)
-            st = rt_mpi_check(ctx, MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+            st = rt_mpi_check(ctx, MPI_Comm_set_errhandler(c->comm, MPI_ERRORS_RETURN),
+                              "MPI_Comm_set_errhandler");
         if (st == RT_OK)
             st = rt_mpi_check(ctx, MPI_Comm_size(c->comm, &c->size), "MPI_Comm_size");
         if (st == RT_OK)
             st = rt_mpi_check(ctx, MPI_Comm_rank(c->comm, &c->rank), "MPI_Comm_rank");
         if (st != RT_OK) {
-            rt_free(c);
+            rt_comm_destroy(&c);
             return st;
         }
     }
+    *out = c;
+    return RT_OK;
+}
+
+rt_status rt_comm_self(rt_context *ctx, rt_comm **out)
+{
+    rt_comm *c = rt_calloc(ctx, 1, sizeof *c);
+    if (c == NULL)
+        return RT_ERR_NOMEM;
+    c->size = 1;
+    c->comm = MPI_COMM_NULL;
     *out = c;
     return RT_OK;
 }
@@ -94,16 +108,20 @@ rt_status rt_comm_agree(rt_context *ctx, rt_comm *c, rt_status mine)
     struct {
         int value, rank;
     } in = {mine == RT_OK ? 1 : 0, c->rank}, worst; /* MINLOC: the lowest rank with a failure */
-    RT_TRY(rt_mpi_check(ctx, MPI_Allreduce(&in, &worst, 1, MPI_2INT, MPI_MINLOC, c->comm), "MPI_Allreduce"));
+    RT_TRY(
+        rt_mpi_check(ctx, MPI_Allreduce(&in, &worst, 1, MPI_2INT, MPI_MINLOC, c->comm), "MPI_Allreduce"));
     if (worst.value == 1)
         return RT_OK;
     struct {
         int status;
         char message[sizeof ctx->message];
     } said = {.status = (int)mine};
-    memcpy(said.message, ctx->message, sizeof said.message);
-    RT_TRY(rt_mpi_check(ctx, MPI_Bcast(&said, (int)sizeof said, MPI_BYTE, worst.rank, c->comm), "MPI_Bcast"));
-    memcpy(ctx->message, said.message, sizeof said.message);
+    if (ctx != NULL)
+        memcpy(said.message, ctx->message, sizeof said.message);
+    RT_TRY(
+        rt_mpi_check(ctx, MPI_Bcast(&said, (int)sizeof said, MPI_BYTE, worst.rank, c->comm), "MPI_Bcast"));
+    if (ctx != NULL)
+        memcpy(ctx->message, said.message, sizeof said.message);
     return (rt_status)said.status;
 }
 
@@ -112,13 +130,16 @@ rt_status rt_comm_same(rt_context *ctx, rt_comm *c, uint64_t value, const char *
     if (c->size == 1)
         return RT_OK;
     uint64_t both[2] = {value, ~value}, least[2]; /* min(x) and min(~x) = ~max(x) */
-    RT_TRY(rt_mpi_check(ctx, MPI_Allreduce(both, least, 2, MPI_UINT64_T, MPI_MIN, c->comm), "MPI_Allreduce"));
+    RT_TRY(
+        rt_mpi_check(ctx, MPI_Allreduce(both, least, 2, MPI_UINT64_T, MPI_MIN, c->comm), "MPI_Allreduce"));
     if (least[0] == ~least[1])
         return RT_OK;
-    return rt_fail(ctx, RT_ERR_MPI,
-                   "the processes were not given the same %s: digests run from %016llx to %016llx (process %d has "
-                   "%016llx). Hint: the same files and flags on every host",
-                   what, (unsigned long long)least[0], (unsigned long long)~least[1], c->rank, (unsigned long long)value);
+    return rt_fail(
+        ctx, RT_ERR_MPI,
+        "the processes were not given the same %s: digests run from %016llx to %016llx (process %d has "
+        "%016llx). Hint: the same files and flags on every host",
+        what, (unsigned long long)least[0], (unsigned long long)~least[1], c->rank,
+        (unsigned long long)value);
 }
 
 rt_status rt_comm_sum_words(rt_context *ctx, rt_comm *c, uint64_t *words, int64_t count)
@@ -142,11 +163,13 @@ rt_status rt_comm_broadcast(rt_context *ctx, rt_comm *c, void *data, int64_t byt
     return RT_OK;
 }
 
-rt_status rt_comm_gather(rt_context *ctx, rt_comm *c, const void *mine, int64_t bytes, void **all, int64_t **offsets)
+rt_status rt_comm_gather(rt_context *ctx, rt_comm *c, const void *mine, int64_t bytes, void **all,
+                         int64_t **offsets)
 {
     *all = NULL;
     *offsets = NULL;
-    int64_t *at = rt_calloc(ctx, c->size + 1, sizeof *at), *counts = rt_calloc(ctx, c->size, sizeof *counts);
+    int64_t *at = rt_calloc(ctx, c->size + 1, sizeof *at),
+            *counts = rt_calloc(ctx, c->size, sizeof *counts);
     char *data = NULL;
     rt_status st = at != NULL && counts != NULL ? RT_OK : RT_ERR_NOMEM;
     st = rt_comm_agree(ctx, c, st);
@@ -154,7 +177,8 @@ rt_status rt_comm_gather(rt_context *ctx, rt_comm *c, const void *mine, int64_t 
         goto free_counts;
     counts[0] = bytes;
     if (c->size > 1)
-        st = rt_mpi_check(ctx, MPI_Gather(&bytes, 1, MPI_INT64_T, counts, 1, MPI_INT64_T, 0, c->comm), "MPI_Gather");
+        st = rt_mpi_check(ctx, MPI_Gather(&bytes, 1, MPI_INT64_T, counts, 1, MPI_INT64_T, 0, c->comm),
+                          "MPI_Gather");
     if (st == RT_OK && c->rank == 0) {
         for (int32_t r = 0; r < c->size; r++)
             at[r + 1] = at[r] + counts[r];
@@ -171,10 +195,12 @@ rt_status rt_comm_gather(rt_context *ctx, rt_comm *c, const void *mine, int64_t 
         for (int64_t x = 0; x < total && st == RT_OK; x += CHUNK) {
             const int n = (int)(total - x < CHUNK ? total - x : CHUNK);
             if (c->rank == 0)
-                st = rt_mpi_check(ctx, MPI_Recv(data + at[r] + x, n, MPI_BYTE, r, TAG_GATHER, c->comm, MPI_STATUS_IGNORE),
-                                  "MPI_Recv");
+                st = rt_mpi_check(
+                    ctx, MPI_Recv(data + at[r] + x, n, MPI_BYTE, r, TAG_GATHER, c->comm, MPI_STATUS_IGNORE),
+                    "MPI_Recv");
             else if (c->rank == r)
-                st = rt_mpi_check(ctx, MPI_Send((const char *)mine + x, n, MPI_BYTE, 0, TAG_GATHER, c->comm), "MPI_Send");
+                st = rt_mpi_check(
+                    ctx, MPI_Send((const char *)mine + x, n, MPI_BYTE, 0, TAG_GATHER, c->comm), "MPI_Send");
         }
     }
     if (st == RT_OK && c->rank == 0) {

@@ -1,5 +1,5 @@
-/* Reports: a verdict as text and as JSON.  Conventions of nccl-tests and HPL: lines that are not data start with '#', a header
- * with units, one self-describing row per tensor, a last summary line. */
+/* Reports: a verdict as text and as JSON.  Conventions of nccl-tests and HPL: lines that are not data start
+ * with '#', a header with units, one self-describing row per tensor, a last summary line. */
 #ifndef RT_SHOW_REPORT_H
 #define RT_SHOW_REPORT_H
 
@@ -9,8 +9,8 @@
 
 /* What was judged: for the head of the report. */
 typedef struct {
-    const char *name;    /* as the user gave it */
-    const char *replay;  /* the command line */
+    const char *name;   /* as the user gave it */
+    const char *replay; /* the command line */
     const rt_spec *spec;
     const rt_layout *layout;
     const rt_plan *plan;
@@ -21,8 +21,11 @@ typedef struct {
 } rt_report;
 
 void rt_show_problem(FILE *f, const rt_problem *p);
+/* How the elements of an exact run were decided; products[1] of products[0] BLAS products were wrong. */
+void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT], const int64_t products[2]);
 void rt_show_declared(FILE *f, const rt_declared *d);
 void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v);
-rt_status rt_show_verdict_json(rt_context *ctx, FILE *f, const rt_report *r, const rt_verdict *v) RT_NODISCARD;
+rt_status rt_show_verdict_json(rt_context *ctx, FILE *f, const rt_report *r,
+                               const rt_verdict *v) RT_NODISCARD;
 
 #endif

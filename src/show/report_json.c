@@ -13,17 +13,19 @@ static json_t *element(const rt_report *r, rt_tensor_id t, const rt_element *e)
 {
     char place[400];
     rt_element_place(&r->spec->problem, r->layout, r->plan, t, e, place, sizeof place);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s}", "class", rt_class_name(e->found), "batch", (json_int_t)e->b,
-                     "token", (json_int_t)e->pos, "head", (json_int_t)e->head, "dim", (json_int_t)e->dim, "got", number(e->got), "truth",
-                     number(e->truth), "bound", number(e->bound), "bound_lambda", number(e->bound_lambda), "ratio", number(e->ratio), "place",
-                     place);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s}", "class",
+                     rt_class_name(e->found), "batch", (json_int_t)e->b, "token", (json_int_t)e->pos,
+                     "head", (json_int_t)e->head, "dim", (json_int_t)e->dim, "got", number(e->got), "truth",
+                     number(e->truth), "bound", number(e->bound), "bound_lambda", number(e->bound_lambda),
+                     "ratio", number(e->ratio), "place", place);
 }
 
 static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
 {
     const rt_tally *t = &v->tensor[id];
     if (!t->judged)
-        return json_pack("{s:b, s:s}", "judged", 0, "why", r->present[id] ? "dout is not in the dump" : "not in the dump");
+        return json_pack("{s:b, s:s}", "judged", 0, "why",
+                         r->present[id] ? "dout is not in the dump" : "not in the dump");
     double z;
     const double bias = rt_tally_bias(t, &z);
     json_t *counts = json_object(), *ulps = json_array();
@@ -31,16 +33,20 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
         json_object_set_new(counts, rt_class_name((rt_class)i), json_integer(t->count[i]));
     for (int i = 0; i < RT_ULP_BINS; i++)
         json_array_append_new(ulps, json_integer(t->ulp_bins[i]));
-    json_t *o = json_pack("{s:b, s:b, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "judged", 1, "pass", rt_tally_pass(t), "dtype",
-                          rt_dtype_name(t->dtype), "elements", (json_int_t)t->elements, "count", counts, "max_ratio", number(t->max_ratio),
-                          "max_ratio_lambda", number(t->max_ratio_lambda), "p9999_ratio_lambda", number(rt_tally_ratio_quantile(t, 0.9999)),
-                          "ulp_bins", ulps, "bias_ulp", number(bias), "bias_z", number(z), "lambda", number(v->lambda[id]));
+    json_t *o = json_pack("{s:b, s:b, s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "judged", 1,
+                          "pass", rt_tally_pass(t), "dtype", rt_dtype_name(t->dtype), "elements",
+                          (json_int_t)t->elements, "count", counts, "max_ratio", number(t->max_ratio),
+                          "max_ratio_lambda", number(t->max_ratio_lambda), "p9999_ratio_lambda",
+                          number(rt_tally_ratio_quantile(t, 0.9999)), "ulp_bins", ulps, "bias_ulp",
+                          number(bias), "bias_z", number(z), "lambda", number(v->lambda[id]));
     json_object_set_new(o, "bound_parts",
-                        json_pack("{s:o, s:o, s:o, s:o, s:o}", "not_random", number(t->part[0]), "random", number(t->part[1]), "last_rounding",
-                                  number(t->part[2]), "bound_lambda", number(t->part[4]), "bound", number(t->part[5])));
+                        json_pack("{s:o, s:o, s:o, s:o, s:o}", "not_random", number(t->part[0]), "random",
+                                  number(t->part[1]), "last_rounding", number(t->part[2]), "bound_lambda",
+                                  number(t->part[4]), "bound", number(t->part[5])));
     json_object_set_new(o, "empty_rows",
-                        json_pack("{s:I, s:I, s:I}", "minus_inf", (json_int_t)t->empty_minus_inf, "plus_inf", (json_int_t)t->empty_plus_inf,
-                                  "zero", (json_int_t)t->empty_zero));
+                        json_pack("{s:I, s:I, s:I}", "minus_inf", (json_int_t)t->empty_minus_inf,
+                                  "plus_inf", (json_int_t)t->empty_plus_inf, "zero",
+                                  (json_int_t)t->empty_zero));
     if (t->has_first)
         json_object_set_new(o, "first", element(r, id, &t->first));
     if (t->has_worst)
@@ -55,9 +61,11 @@ rt_status rt_show_verdict_json(rt_context *ctx, FILE *f, const rt_report *r, con
     json_t *tensors = json_object();
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
         json_object_set_new(tensors, rt_tensor_name((rt_tensor_id)t), tensor(r, v, (rt_tensor_id)t));
-    json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:b, s:o, s:s, s:i, s:i, s:f, s:f, s:f, s:o}", "schema", 1, "ringtrue", RT_VERSION, "verb", "check",
-                            "dump", r->name, "pass", v->pass, "spec", json_loads(spec_text, 0, NULL), "truth", "f64", "processes", r->processes,
-                            "threads", r->threads, "delta", v->delta, "seconds", v->seconds, "peak_mib", r->peak_mib, "tensors", tensors);
+    json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:b, s:o, s:s, s:i, s:i, s:f, s:f, s:f, s:o, s:s}",
+                            "schema", 1, "ringtrue", RT_VERSION, "verb", "check", "dump", r->name, "pass",
+                            v->pass, "spec", json_loads(spec_text, 0, NULL), "truth", "f64", "processes",
+                            r->processes, "threads", r->threads, "delta", v->delta, "seconds", v->seconds,
+                            "peak_mib", r->peak_mib, "tensors", tensors, "replay", r->replay);
     rt_free(spec_text);
     if (all == NULL)
         return rt_fail(ctx, RT_ERR_NOMEM, "no memory for the JSON report");

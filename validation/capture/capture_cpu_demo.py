@@ -85,8 +85,9 @@ def main():
     spec = capture.spec(
         batch=batch, seqlen=seqlen, heads=heads, dim=dim, scale={"f32": "rsqrt_dim"}, mask="causal",
         ranks=ranks, layout="contiguous", algorithm="ring",
-        # This kernel's vector exp for 16-bit types is a fast one; its blocks have 512 keys.
-        arithmetic={"accumulate": "f32", "exp": 1e-4, "block_keys": 512, "probabilities": "bf16", "partial": "bf16",
+        # This kernel's vector exp for 16-bit types is a fast one: 1.09e-4, measured by ../exp_accuracy.py.  Its blocks
+        # have 512 keys.
+        arithmetic={"accumulate": "f32", "exp": 1.1e-4, "block_keys": 512, "probabilities": "bf16", "partial": "bf16",
                     "state": "f32", "join": "sigmoid", "grad_partial": "bf16", "grad_state": "f32"})
     for rank in range(ranks):
         lse, steps = log[rank]

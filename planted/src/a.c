@@ -1,0 +1,2 @@
+int64_t total, n = 0;
+#pragma omp parallel for reduction(+ : n)

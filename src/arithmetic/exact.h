@@ -1,0 +1,117 @@
+/* Arithmetic exact, inside: a value in double-double with a bound of its error, from products that are exact and checked.
+ *
+ *  scores   q.k from integer slices: exact but for what slices.h leaves (err_s below);
+ *  p        exp(alpha s - m) to 2^-72 relative, cut at 2^-25: its leading integer slice times V's slices is exact, the rest (below
+ *           2^-25 of the largest weight) times V is rounded, which costs 2^-70 and less;
+ *  sums     double-double.
+ * Every row carries its error bounds with it (parts below), through joins and over the wire, so that the last step can tell whether the
+ * rounding of the result is certain (Ziv's test); what is not goes to MPFR (exact_mpfr.c).
+ *
+ *  STATE  acc_hi[Dv] acc_lo[Dv] e_acc[Dv] m l_hi l_lo e_l   errors absolute
+ *  DO     dout[Dv] L_hi L_lo e_L delta_hi delta_lo e_delta  L = m + ln l: P = exp(alpha s - L); e_L its absolute error
+ *  DQ     hi[D] lo[D] e[D]                                  before the factor scale
+ *  DKV    k_hi[D] k_lo[D] k_e[D] v_hi[Dv] v_lo[Dv] v_e[Dv]  dK before the factor scale
+ */
+#ifndef RT_ARITHMETIC_EXACT_H
+#define RT_ARITHMETIC_EXACT_H
+
+#include "arithmetic/block.h"
+#include "arithmetic/exact_kernels.h"
+#include "arithmetic/slices.h"
+#include "number/dd.h"
+
+#include <ringtrue/tensor.h>
+
+enum { RT_EXACT_STATE = 7, RT_EXACT_DO = 7, RT_EXACT_DQ = 3, RT_EXACT_DKV = 6 };
+
+/* The score scale as double-double, and the relative error of that (0 where it is exact). */
+rt_dd rt_exact_scale(const rt_problem *p, double *error);
+
+/* One (batch, key head)'s keys of a tile, cut. */
+typedef struct {
+    rt_slices k, v, kc;      /* K by key; V by column; K by column (backward: dQ = dS K) */
+    bool *k_bad, *v_bad;     /* what is not finite: cut as zero, answered for by its flag */
+    bool any_bad;
+    double *clean;           /* (n, D + Dv) K then V with what is not finite replaced by 0 */
+    double *v_scaled;        /* (n, Dv) V / column scale */
+    int64_t n;
+    double *kc_scaled;       /* (n, D) K / column scale, backward */
+} rt_exact_keys;
+
+rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_problem *p, int64_t n, bool backward) RT_NODISCARD;
+void rt_exact_keys_reset(rt_exact_keys *x);
+void rt_exact_keys_cut(rt_exact_keys *x, const rt_problem *p, const double *k, const double *v, int64_t n, bool backward);
+
+/* Exact-or-nearly scores of rows against keys key0 .. key0 + nk - 1, as (hi, lo) matrices with row stride RT_BLOCK_K; q cut by row.
+ * top[i]: largest visible hi.  Returns a bound of the error of every score. */
+typedef struct {
+    double *s[3], *hi, *lo, *extra; /* (RT_BLOCK_Q, RT_BLOCK_K) each */
+    double *vis;                    /* RT_BLOCK_K */
+} rt_exact_scores;
+
+/* C = A B^T of two cut matrices (rows of each), into x->hi, x->lo. */
+double rt_exact_products(rt_checked_gemm *g, const rt_exact_kernels *f, const rt_slices *a, int64_t na, const rt_slices *b, int64_t b0,
+                         int64_t nb, const double *b_values, const double *a_values, rt_exact_scores *x);
+
+/* big + small = op(A) B in units: A = a1 + a2 (m, k; trans: stored (k, m)), a1 integers of RT_P_BITS, |a2| <= 0.51 rounded to 2^-53
+ * (not used if !rounded: it is zero); B the rows b0 .. b0 + k - 1 of a matrix cut by column, b_scaled the same divided by the columns'
+ * scales.  more: scratch (m, n).  Returns a bound of the error of an element of big + small. */
+double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int64_t k, const double *a1, const double *a2, int64_t lda,
+                      const rt_slices *b, int64_t b0, const double *b_scaled, bool rounded, double *big, double *small, double *more);
+
+/* What the backward of a tile reads and adds to, beyond the forward's. */
+typedef struct {
+    const rt_part *q, *k, *v;
+    const rt_part *row;      /* DO: RT_EXACT_DO parts */
+    const rt_part *dq, *dkv; /* RT_EXACT_DQ, RT_EXACT_DKV parts */
+    bool fresh_q, fresh_kv;
+} rt_exact_grads;
+
+rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos,
+                                 int64_t head0, int64_t head1, const rt_exact_grads *x, rt_gemm_fn gemm, int64_t counts[2],
+                                 void (*poke)(void *), void *poke_arg) RT_NODISCARD;
+
+rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos,
+                                int64_t head0, int64_t head1, const rt_part *q, const rt_part *k, const rt_part *v,
+                                const rt_part state[RT_EXACT_STATE], bool fresh, rt_gemm_fn gemm, int64_t counts[2],
+                                void (*poke)(void *), void *poke_arg) RT_NODISCARD;
+
+/* What a weight below e^-600 (taken as 0) can amount to, times any finite v of 32 bits and any number of keys. */
+#define RT_EXACT_FLOOR 0x1p-600
+
+/* Ziv's test: the value of `format` nearest to hi + lo, if no number within r of it rounds to another; zeros are +0, what overflows is an
+ * infinity (NaN in e4m3).  False: undecided. */
+bool rt_exact_decide(rt_dtype format, double hi, double lo, double r, double *out);
+/* The candidate for a number near x and the distances to the midpoints with its neighbours, below and above. */
+void rt_exact_candidate(rt_dtype format, double x, double *value, double *below, double *above);
+
+/* Where the rows of a problem come from, for what must be computed again. */
+typedef struct {
+    const rt_problem *p;
+    void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
+    void *arg;
+} rt_exact_source;
+
+/* O (the dims with todo[d]) and L (if todo_lse) of one row by MPFR: exact cases first, then rising precision.  What is still open at
+ * the cap keeps todo set. */
+rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos, rt_dtype format, rt_dtype lse_format,
+                               bool *todo, bool *todo_lse, double *out, double *lse, rt_certificate *cert) RT_NODISCARD;
+
+/* Elements (todo[d]) of one row of dq, or of dk or dv, by MPFR up to a cap of precision and of work; what is still open keeps todo. */
+rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
+                                    rt_dtype format, bool *todo, double *out, rt_certificate *cert) RT_NODISCARD;
+
+/* The last step of a row: O and L rounded once to their formats, certain or not; with row (DO parts from 1 on filled, row[0] holds dO) what
+ * the backward needs.  resolve NULL: nothing is computed again, an open element counts as undecided. */
+rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, int64_t b, int64_t h, int64_t pos,
+                              const double *const state[RT_EXACT_STATE], rt_dtype format, rt_dtype lse_format, double *out, double *lse,
+                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT]) RT_NODISCARD;
+/* The same for a row of dq, dk or dv: value, error. */
+rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, rt_tensor_id t, int64_t b, int64_t head,
+                                   int64_t pos, const double *hi, const double *lo, const double *error, rt_dtype format, double *out,
+                                   rt_certificate *cert) RT_NODISCARD;
+
+/* present <- join(in, present) of rows of STATE. */
+void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_STATE], double *const present[RT_EXACT_STATE]);
+
+#endif

@@ -1,0 +1,121 @@
+/* The last step of exact: the rounding test of every element, MPFR for what it leaves open, and what the backward needs. */
+#include <math.h>
+#include <string.h>
+
+#include "arithmetic/exact.h"
+
+static void count_fast(rt_certificate *c, double radius, double top)
+{
+    c->fast++;
+    const double relative = top > 0 ? radius / top : 0;
+    c->radius = relative > c->radius ? relative : c->radius;
+}
+
+static void all_nan(double *x, int64_t n)
+{
+    for (int64_t d = 0; d < n; d++)
+        x[d] = RT_NAN;
+}
+
+rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, int64_t b, int64_t h, int64_t pos,
+                              const double *const state[RT_EXACT_STATE], rt_dtype format, rt_dtype lse_format, double *out, double *lse,
+                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT])
+{
+    const int64_t Dv = p->dim_v;
+    const double m = *state[3];
+    const rt_dd l = {*state[4], *state[5]};
+    if (!isfinite(m)) { /* empty, or NaN */
+        const bool empty = rt_is_minus_inf(m);
+        if (empty)
+            memset(out, 0, (size_t)Dv * sizeof *out);
+        else
+            all_nan(out, Dv);
+        *lse = empty ? -RT_INF : RT_NAN;
+        for (int k = 1; row != NULL && k < RT_EXACT_DO; k++)
+            *row[k] = k == 1 ? *lse : empty ? 0 : RT_NAN;
+        return RT_OK;
+    }
+    const double e_l = *state[6] / l.hi;
+    rt_dd delta = {0, 0};
+    double e_delta = 0, mass = 0, top = 0;
+    bool open = false, todo_lse = false;
+    bool *todo = rt_calloc(ctx, Dv, sizeof *todo);
+    if (todo == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t d = 0; d < Dv; d++)
+        top = fabs(state[0][d]) / l.hi > top ? fabs(state[0][d]) / l.hi : top;
+    for (int64_t d = 0; d < Dv; d++) {
+        const rt_dd o = rt_dd_div((rt_dd){state[0][d], state[1][d]}, l);
+        const double r = (state[2][d] / l.hi + fabs(o.hi) * e_l) * (1 + 0x1p-30) + 0x1p-98 * fabs(o.hi);
+        if (row != NULL) {
+            delta = rt_dd_add(delta, rt_dd_mul_d(o, row[0][d]));
+            e_delta += fabs(row[0][d]) * r;
+            mass += fabs(row[0][d] * o.hi);
+        }
+        if (isnan(o.hi)) { /* a NaN or an infinity in a visible v */
+            out[d] = RT_NAN;
+        } else if (rt_exact_decide(format, o.hi, o.lo, r, &out[d])) {
+            count_fast(&cert[RT_OUT], r, top);
+        } else {
+            out[d] = rt_round_to(format, o.hi);
+            todo[d] = open = true;
+        }
+    }
+    const rt_dd log_l = rt_dd_log(l), L = rt_dd_add_d(log_l, m);
+    const double e_L = e_l * (1 + 0x1p-30) + 0x1p-68 * (fabs(log_l.hi) + 0x1p-20) + 0x1p-100 * fabs(m);
+    if (rt_exact_decide(lse_format, L.hi, L.lo, e_L, lse)) {
+        count_fast(&cert[RT_LSE], e_L, fabs(L.hi));
+    } else {
+        *lse = rt_round_to(lse_format, L.hi);
+        todo_lse = true;
+    }
+    if (row != NULL) {
+        *row[1] = L.hi;
+        *row[2] = L.lo;
+        *row[3] = e_L;
+        *row[4] = delta.hi;
+        *row[5] = delta.lo;
+        *row[6] = e_delta + 0x1p-98 * mass;
+    }
+    rt_status st = RT_OK;
+    if (resolve != NULL && (open || todo_lse))
+        st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, todo, &todo_lse, out, lse, cert);
+    for (int64_t d = 0; d < Dv; d++)
+        cert[RT_OUT].undecided += todo[d];
+    cert[RT_LSE].undecided += todo_lse;
+    rt_free(todo);
+    return st;
+}
+
+rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, rt_tensor_id t, int64_t b, int64_t head,
+                                   int64_t pos, const double *hi, const double *lo, const double *error, rt_dtype format, double *out,
+                                   rt_certificate *cert)
+{
+    const int64_t n = t == RT_DV ? p->dim_v : p->dim;
+    double alpha_error = 0, top = 0;
+    const rt_dd alpha = t == RT_DV ? (rt_dd){1, 0} : rt_exact_scale(p, &alpha_error);
+    bool *todo = rt_calloc(ctx, n, sizeof *todo), open = false;
+    if (todo == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t d = 0; d < n; d++)
+        top = fabs(hi[d] * alpha.hi) > top ? fabs(hi[d] * alpha.hi) : top;
+    for (int64_t d = 0; d < n; d++) {
+        const rt_dd x = rt_dd_mul((rt_dd){hi[d], lo[d]}, alpha);
+        const double r = error[d] * fabs(alpha.hi) * (1 + 0x1p-30) + (alpha_error + 0x1p-100) * fabs(x.hi);
+        if (isnan(x.hi)) {
+            out[d] = RT_NAN;
+        } else if (rt_exact_decide(format, x.hi, x.lo, r, &out[d])) {
+            count_fast(cert, r, top);
+        } else {
+            out[d] = rt_round_to(format, x.hi);
+            todo[d] = open = true;
+        }
+    }
+    rt_status st = RT_OK;
+    if (resolve != NULL && open)
+        st = rt_exact_resolve_gradient(ctx, resolve, t, b, head, pos, format, todo, out, cert);
+    for (int64_t d = 0; d < n; d++)
+        cert->undecided += todo[d];
+    rt_free(todo);
+    return st;
+}

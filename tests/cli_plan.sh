@@ -1,0 +1,68 @@
+#!/bin/sh
+# plan: its texts, its JSON, and its counters against closed forms.
+set -eu
+. "$RT_SOURCE_DIR/tests/cli_common.sh"
+
+ok "$RINGTRUE" plan --list
+printf 'single\nring\n' | cmp - stdout.txt || fail "--list is not one planner a line"
+
+# Ring, T = S/P tokens of e-byte keys and values: forward 2 (P-1) T Hkv D e sent per rank; backward the same again, and
+# 2 P T Hkv D 4 bytes of gradients.  S = 131072, Hkv = 8, D = 128, P = 4: 384, 384 and 1024 MiB.
+ok "$RINGTRUE" plan --seqlen 128k --heads 32 --kv-heads 8 --dim 128 --dtype bf16 --plan ring --ranks 4 --summary --verify
+prints '# verified: every visible pair once forward and once backward'
+awk -v mib=1048576 '
+    { gsub(/\(all heads\)/, "") }
+    $2 == "pass" { for (i = 1; i <= NF; i++) column[$i] = i }
+    $1 == "#" && ($2 == "forward" || $2 == "backward") && NF > 12 {
+        rows++
+        backward = $2 == "backward"
+        if ($column["KV(B)"] != 384 * mib || $column["DKV(B)"] != (backward ? 1024 * mib : 0)) exit 1
+        if ($column["sent(B)"] != (backward ? 1408 : 384) * mib || $column["Q(B)"] + $column["STATE(B)"] + $column["DQ(B)"] != 0) exit 1
+        if ($column["pairs"] != 32 * 32768 * 131072) exit 1
+    }
+    END { exit rows != 8 }' stdout.txt || fail "bytes of ring at P = 4"
+grep -q ' tile \| move ' stdout.txt && fail "--summary lists tiles"
+
+# Causal pairs of one head, S = 256, P = 4: contiguous, zigzag (all equal), striped.
+pairs() { # LAYOUT: the forward's pairs, rank after rank
+    ok "$RINGTRUE" plan --seqlen 256 --heads 1 --dim 8 --mask causal --plan ring --layout "$1" --ranks 4 --summary
+    awk '$2 == "forward" && NF > 12 { printf "%s%s", n++ ? " " : "", $4 }' stdout.txt
+}
+[ "$(pairs contiguous)" = "2080 6176 10272 14368" ] || fail "pairs, contiguous"
+[ "$(pairs zigzag)" = "8224 8224 8224 8224" ] || fail "pairs, zigzag"
+[ "$(pairs striped)" = "8128 8192 8256 8320" ] || fail "pairs, striped"
+
+# Tiles and moves: P ranks, P steps, every tile once; P (P - 1) moves of KV forward.
+ok "$RINGTRUE" plan --seqlen 64 --heads 2 --dim 8 --plan ring --ranks 4
+[ "$(grep -c '^  forward .* tile ' stdout.txt)" -eq 16 ] || fail "forward tiles"
+[ "$(grep -c '^  forward .* move .* KV ' stdout.txt)" -eq 12 ] || fail "forward moves"
+[ "$(grep -c '^  backward .* tile ' stdout.txt)" -eq 16 ] || fail "backward tiles"
+[ "$(grep -c '^  backward .* move .* DKV ' stdout.txt)" -eq 16 ] || fail "backward moves"
+grep -v '^[# ]' stdout.txt && fail "a line that is neither # nor a row"
+
+# From a dump: its own layout, ranks and algorithm; flags override them.
+ok "$RINGTRUE" gen --seqlen 30 --heads 2 --dim 8 --mask causal -o in
+ok "$RINGTRUE" run in --plan ring --layout striped --ranks 3 -o out
+ok "$RINGTRUE" plan out --summary
+prints '# plan ring, layout striped, remainder spread, 3 ranks'
+ok "$RINGTRUE" plan out --summary --plan single --layout zigzag --ranks 2 --remainder ceil
+prints '# plan single, layout zigzag, remainder ceil, 2 ranks'
+
+if ! command -v python3 >/dev/null 2>&1; then
+    echo "the JSON part is left out: no python3"
+    exit 0
+fi
+for summary in '' --summary; do
+    # shellcheck disable=SC2086 # no word when empty
+    ok "$RINGTRUE" plan out --json --verify $summary
+    python3 - "$summary" <<'EOF' || fail "plan --json $summary"
+import json, sys
+plan = json.load(open("stdout.txt"))
+assert plan["planner"] == "ring" and plan["layout"] == "striped" and plan["ranks"] == 3 and plan["verified"]
+assert sum(plan["forward"]["counters"]["pairs"]) == 2 * 30 * 31 // 2
+assert plan["forward"]["counters"]["sent_bytes"]["KV"] == [2 * 2 * 10 * 2 * 8 * 2] * 3
+steps = plan["forward"]["steps"]
+assert len(steps) == (0 if sys.argv[1] else 3)
+assert sum(t["pairs"] for s in steps for t in s["tiles"]) == (0 if sys.argv[1] else 30 * 31 // 2)
+EOF
+done

@@ -1,0 +1,16 @@
+#!/bin/sh
+# house_threads.sh: run and check over more threads than cores give the bits and the words of one thread.  Under
+# ThreadSanitizer this is the test in which all parallel regions run together.
+set -eu
+"$RINGTRUE" gen --family gaussian --seqlen 300 --heads 4 --kv-heads 2 --dim 64 --dtype bf16 --mask causal -o in >gen.txt
+for threads in 1 2 3 7; do
+    export OMP_NUM_THREADS=$threads
+    "$RINGTRUE" run in --plan ring --layout zigzag --ranks 3 --arith f64 -o out$threads >run$threads.txt
+    # Of the report, what does not tell the time, the memory and the folder.
+    "$RINGTRUE" check out$threads >all$threads.txt
+    grep -v '^#' all$threads.txt >check$threads.txt
+    for file in out1/*.safetensors; do
+        cmp "$file" "out$threads/${file#out1/}"
+    done
+    cmp check1.txt check$threads.txt
+done

@@ -1,0 +1,312 @@
+/* N processes give the bits of one, agree on what they were given, and fail together. */
+#include "runner.h"
+
+#include <omp.h>
+
+#include "arithmetic/ops.h"
+
+static rt_comm *job; /* of all processes; made once, since MPI starts once */
+static int32_t size, rank;
+
+/* All processes learn whether all passed, and only then assert: nobody waits for one that has left. */
+static void assert_everywhere(bool ok, const char *what)
+{
+    rt_context ctx = {0};
+    uint64_t bad = ok ? 0 : 1;
+    if (!ok)
+        print_error("process %d of %d: %s\n", (int)rank, (int)size, what);
+    const rt_status st = rt_comm_sum_words(&ctx, job, &bad, 1);
+    t_assert_ok(&ctx, st);
+    if (bad > 0)
+        fail_msg("%s: %d processes failed", what, (int)bad);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    rt_context ctx = {0};
+    if (rt_comm_create(&ctx, &job) != RT_OK) {
+        print_error("%s\n", ctx.message);
+        return -1;
+    }
+    size = rt_comm_size(job);
+    rank = rt_comm_rank(job);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rt_comm_destroy(&job);
+    return job == NULL ? t_teardown_memory(state) : -1;
+}
+
+static void fingerprints(const t_tensors *t, uint64_t words[2 * RT_TENSOR_COUNT])
+{
+    const rt_problem *p = t->p;
+    for (int id = RT_LSE; id < RT_TENSOR_COUNT; id++) {
+        rt_fingerprint f = {{0, 0}};
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t i = 0; i < t_length(p, (rt_tensor_id)id); i++)
+                for (int64_t h = 0; h < t_heads(p, (rt_tensor_id)id); h++) {
+                    const int64_t row =
+                        (b * t_length(p, (rt_tensor_id)id) + i) * t_heads(p, (rt_tensor_id)id) + h;
+                    if (t->stored[id][row] == 1)
+                        rt_fingerprint_row(&f, (rt_tensor_id)id, b, i, h, RT_F64,
+                                           t_row(t, (rt_tensor_id)id, b, i, h),
+                                           t_width(p, (rt_tensor_id)id));
+                }
+        words[2 * id] = f.lane[0];
+        words[2 * id + 1] = f.lane[1];
+    }
+}
+
+/* Everything that this process stored is what it gets alone, bit for bit; together the processes stored
+ * every row once, which the fingerprints' sum proves. */
+static void same_bits(const rt_problem *p, const t_how *how, bool must_send)
+{
+    rt_context ctx = {0};
+    t_tensors t, alone;
+    t_tensors_create(p, &t);
+    t_tensors_create(p, &alone);
+    t_fill(&t, RT_FAMILY_GAUSSIAN, 31);
+    t_fill(&alone, RT_FAMILY_GAUSSIAN, 31);
+    rt_run_stats stats = {0};
+    const rt_status st_alone = t_run_status(&ctx, NULL, &alone, how, true, NULL);
+    const rt_status st = t_run_status(&ctx, job, &t, how, true, &stats);
+    bool ok = st == RT_OK && st_alone == RT_OK;
+    if (!ok)
+        print_error("%s\n", ctx.message);
+    for (int id = RT_LSE; id < RT_TENSOR_COUNT && ok; id++)
+        for (int64_t r = 0; r < t_rows(p, (rt_tensor_id)id); r++)
+            for (int64_t d = 0; d < t_width(p, (rt_tensor_id)id) && t.stored[id][r] > 0; d++)
+                ok = ok && t_same(t.x[id][r * t_width(p, (rt_tensor_id)id) + d],
+                                  alone.x[id][r * t_width(p, (rt_tensor_id)id) + d]);
+    uint64_t mine[2 * RT_TENSOR_COUNT] = {0}, want[2 * RT_TENSOR_COUNT] = {0},
+                      traffic[2] = {stats.messages, stats.bytes_sent};
+    fingerprints(&t, mine);
+    fingerprints(&alone, want);
+    const rt_status sum = rt_comm_sum_words(&ctx, job, mine, 2 * RT_TENSOR_COUNT);
+    const rt_status sent = rt_comm_sum_words(&ctx, job, traffic, 2);
+    ok = ok && sum == RT_OK && sent == RT_OK && memcmp(mine, want, sizeof mine) == 0;
+    ok = ok && (size > 1 || traffic[0] == 0) && (traffic[0] > 0) == (traffic[1] > 0);
+    ok = ok && (size == 1 || !must_send ||
+                traffic[0] > 0); /* the few tokens of a short problem may share a process */
+    t_tensors_free(&t);
+    t_tensors_free(&alone);
+    assert_everywhere(ok, how->plan);
+}
+
+static void any_number_of_processes_gives_the_same_bits(void **state)
+{
+    (void)state;
+    int64_t cu[] = {0, 5, 5, 31, 47, 67};
+    rt_problem documents = t_problem(1, 67, 67, 4, 2, 8, 6, RT_MASK_CAUSAL);
+    documents.documents = 5;
+    documents.cu_q = documents.cu_k = cu;
+    const rt_problem problems[] = {t_problem(2, 67, 67, 4, 2, 8, 6, RT_MASK_CAUSAL),
+                                   t_problem(1, 29, 67, 2, 2, 8, 6, RT_MASK_FULL), documents,
+                                   t_problem(1, 4, 3, 2, 1, 3, 3, RT_MASK_CAUSAL_BOTTOM_RIGHT)};
+    const rt_layout_kind layouts[] = {RT_LAYOUT_CONTIGUOUS, RT_LAYOUT_ZIGZAG, RT_LAYOUT_STRIPED,
+                                      RT_LAYOUT_POSITIONS};
+    const char *const plans[] = {"ring", "single", "split", "pass-q"};
+    const int32_t ranks[] = {size, 5, 8};
+    for (int x = 0; x < 4; x++)
+        for (int y = 0; y < 4; y++) {
+            /* One case in which the processes differ in their number of threads. */
+            const t_how how = {layouts[(x + y) % 4], ranks[(x + 2 * y) % 3], plans[y],
+                               x == 0 && y == 0 ? 1 + rank % 2 : 1};
+            same_bits(&problems[x], &how, x < 3);
+        }
+}
+
+static void different_problems_are_refused_by_all(void **state)
+{
+    (void)state;
+    rt_problem p = t_problem(1, 12, 12, 2, 1, 4, 4, RT_MASK_CAUSAL);
+    if (rank == size - 1)
+        p.scale *= 2; /* one process was started with another flag */
+    p.scale_kind = RT_SCALE_F64;
+    t_tensors t;
+    t_tensors_create(&p, &t);
+    rt_context ctx = {0};
+    const t_how how = {RT_LAYOUT_CONTIGUOUS, 5, "ring", 0};
+    const rt_status st = t_run_status(&ctx, job, &t, &how, true, NULL);
+    bool ok = size == 1 ? st == RT_OK : st == RT_ERR_MPI && strstr(ctx.message, "same problem") != NULL;
+    for (int64_t r = 0; r < t_rows(&p, RT_OUT) && size > 1; r++)
+        ok = ok && t.stored[RT_OUT][r] == 0;
+    t_tensors_free(&t);
+    assert_everywhere(ok, "different problems");
+}
+
+static void different_layouts_plans_and_directions_are_refused_by_all(void **state)
+{
+    (void)state;
+    const rt_problem p = t_problem(1, 12, 12, 2, 1, 4, 4, RT_MASK_CAUSAL);
+    const bool odd = rank == size - 1;
+    t_tensors t;
+    t_tensors_create(&p, &t);
+    const struct {
+        t_how how;
+        bool backward;
+        const char *what;
+    } cases[] = {
+        {{odd ? RT_LAYOUT_ZIGZAG : RT_LAYOUT_CONTIGUOUS, 5, "ring", 0}, true, "same layout"},
+        {{RT_LAYOUT_CONTIGUOUS, odd ? 1 : 5, "ring", 0},
+         true,
+         "same layout"}, /* fewer ranks than processes, in one */
+        {{RT_LAYOUT_CONTIGUOUS, 5, odd ? "single" : "ring", 0}, true, "same plan"},
+        {{RT_LAYOUT_CONTIGUOUS, 5, "ring", 0}, !odd, "same arithmetic"},
+    };
+    for (int x = 0; x < 4; x++) {
+        rt_context ctx = {0};
+        const rt_status st = t_run_status(&ctx, job, &t, &cases[x].how, cases[x].backward, NULL);
+        const bool ok =
+            size == 1 ? st == RT_OK : st == RT_ERR_MPI && strstr(ctx.message, cases[x].what) != NULL;
+        assert_everywhere(ok, cases[x].what);
+    }
+    t_tensors_free(&t);
+}
+
+static void more_processes_than_ranks_is_refused_by_all(void **state)
+{
+    (void)state;
+    if (size == 1)
+        return;
+    const rt_problem p = t_problem(1, 12, 12, 2, 1, 4, 4, RT_MASK_CAUSAL);
+    t_tensors t;
+    t_tensors_create(&p, &t);
+    rt_context ctx = {0};
+    const t_how how = {RT_LAYOUT_CONTIGUOUS, size - 1, "ring", 0};
+    const rt_status st = t_run_status(&ctx, job, &t, &how, true, NULL);
+    char said[64];
+    (void)snprintf(said, sizeof said, "%d processes for %d plan ranks", (int)size, (int)size - 1);
+    t_tensors_free(&t);
+    assert_everywhere(st == RT_ERR_ARG && strstr(ctx.message, said) != NULL, said);
+}
+
+/* ---- one process fails ------------------------------------------------------------------------------- */
+
+static int32_t failing; /* this process fails .. */
+static int calls_left;  /* .. at the call after so many */
+
+static rt_status fail_now(rt_context *ctx, const char *what)
+{
+    if (rank != failing || calls_left-- > 0)
+        return RT_OK;
+    return rt_fail(ctx, RT_ERR_NOMEM, "process %d: no memory for a %s tile", (int)rank, what);
+}
+
+static rt_status failing_forward(rt_context *ctx, const rt_tile_data *t)
+{
+    RT_TRY(fail_now(ctx, "forward"));
+    return rt_arithmetic_f64.forward(ctx, t);
+}
+
+static rt_status failing_backward(rt_context *ctx, const rt_tile_data *t)
+{
+    RT_TRY(fail_now(ctx, "backward"));
+    return rt_arithmetic_f64.backward(ctx, t);
+}
+
+static void load_row(void *arg, rt_tensor_id id, int64_t b, int64_t pos, int64_t h, double *row)
+{
+    const rt_problem *p = arg;
+    rt_generate_row(RT_FAMILY_GAUSSIAN, 1, id, RT_F64, b, pos, h, t_width(p, id), t_length(p, id), row);
+}
+
+static void store_nothing(void *arg, rt_tensor_id id, int32_t r, int64_t slot, int64_t b, int64_t pos,
+                          int64_t h, const double *row)
+{
+    (void)arg, (void)id, (void)r, (void)slot, (void)b, (void)pos, (void)h, (void)row;
+}
+
+/* Whichever process fails, at whichever tile: all return its status and its words, and nobody hangs. */
+static void failure_of_one_process_is_the_failure_of_all(void **state)
+{
+    (void)state;
+    rt_problem p = t_problem(1, 20, 20, 2, 1, 4, 4, RT_MASK_FULL);
+    const t_how how = {RT_LAYOUT_CONTIGUOUS, 5, "ring", 0};
+    rt_arithmetic_ops ops = rt_arithmetic_f64;
+    ops.forward = failing_forward;
+    ops.backward = failing_backward;
+    rt_context ctx = {0};
+    rt_layout l;
+    rt_plan plan;
+    t_assert_ok(&ctx, t_layout_create(&ctx, &p, &how, &l));
+    t_assert_ok(&ctx, t_plan_create(&ctx, &p, &l, "ring", &plan));
+    const rt_run_io io = {.load = load_row, .store = store_nothing, .arg = &p, .backward = true};
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    for (failing = 0; failing < size; failing++)
+        for (int at = 0; at < 10; at += 3) { /* a process has 5 tiles or more in each pass */
+            memset(&ctx, 0, sizeof ctx);
+            calls_left = at;
+            const rt_status st = rt_run(&ctx, job, &p, &l, &plan, &ops, &io, NULL);
+            char said[64];
+            (void)snprintf(said, sizeof said, "process %d: no memory for a ", (int)failing);
+            assert_everywhere(st == RT_ERR_NOMEM && strstr(ctx.message, said) == ctx.message, said);
+        }
+    omp_set_num_threads(threads);
+    rt_plan_reset(&plan);
+    rt_layout_reset(&l);
+}
+
+static void agreement_takes_the_lowest_failure(void **state)
+{
+    (void)state;
+    rt_context ctx = {0};
+    bool ok = rt_comm_agree(&ctx, job, RT_OK) == RT_OK && ctx.message[0] == '\0';
+    /* every process but the first fails, each with its own words */
+    rt_status mine = RT_OK;
+    if (rank > 0)
+        mine = rt_fail(&ctx, rank == 1 ? RT_ERR_IO : RT_ERR_FORMAT, "process %d says so", (int)rank);
+    const rt_status st = rt_comm_agree(&ctx, job, mine);
+    ok = ok && (size == 1 ? st == RT_OK : st == RT_ERR_IO && strcmp(ctx.message, "process 1 says so") == 0);
+    const rt_status blank =
+        rt_comm_agree(NULL, job, rank == 0 ? RT_ERR_IO : RT_OK); /* a context is not needed */
+    assert_everywhere(ok && blank == RT_ERR_IO, "agreement");
+}
+
+static void gather_and_broadcast_carry_bytes(void **state)
+{
+    (void)state;
+    rt_context ctx = {0};
+    unsigned char mine[16], shared[9];
+    memset(mine, 'a' + rank, sizeof mine);
+    memset(shared, rank == 0 ? 7 : 0, sizeof shared);
+    void *all = NULL;
+    int64_t *offsets = NULL, at = 0;
+    const rt_status st =
+        rt_comm_gather(&ctx, job, mine, 3 * rank, &all, &offsets); /* process 0 gives none */
+    bool ok = st == RT_OK && (all != NULL) == (rank == 0);
+    for (int32_t r = 0; r < size && ok && rank == 0; r++) {
+        ok = offsets[r] == at;
+        for (int64_t x = 0; x < 3 * r && ok; x++)
+            ok = ((unsigned char *)all)[at + x] == 'a' + r;
+        at += 3 * r;
+    }
+    ok = ok && (rank > 0 || offsets[size] == at);
+    rt_free(all);
+    rt_free(offsets);
+    const rt_status sent = rt_comm_broadcast(&ctx, job, shared, (int64_t)sizeof shared);
+    for (size_t x = 0; x < sizeof shared; x++)
+        ok = ok && shared[x] == 7;
+    const rt_status same = rt_comm_same(&ctx, job, 5, "number");
+    assert_everywhere(ok && sent == RT_OK && same == RT_OK, "gather and broadcast");
+    for (int32_t r = 0; r < 13; r++)
+        assert_int_equal(rt_comm_owner(job, r, 13), r * size / 13);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_processes_gives_the_same_bits),
+        cmocka_unit_test(different_problems_are_refused_by_all),
+        cmocka_unit_test(different_layouts_plans_and_directions_are_refused_by_all),
+        cmocka_unit_test(more_processes_than_ranks_is_refused_by_all),
+        cmocka_unit_test(failure_of_one_process_is_the_failure_of_all),
+        cmocka_unit_test(agreement_takes_the_lowest_failure),
+        cmocka_unit_test(gather_and_broadcast_carry_bytes),
+    };
+    return cmocka_run_group_tests_name("mpi run", tests, setup, teardown);
+}
