@@ -18,6 +18,7 @@ set(RT_SOURCES
   src/problem/problem.c
   src/problem/mask.c
   src/problem/generate.c
+  src/problem/generate_results.c
   # layout
   src/layout/layout.c
   # plan

@@ -188,14 +188,18 @@ static void bounds_grow_with_each_declared_inaccuracy(void **state)
         emu_truth e;
         emu_observe(&c, &d, &e);
         for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
-            double more = 0;
+            double more = 0, most = 0;
             for (int64_t i = 0; i < emu_elements(&c.p, (rt_tensor_id)t) && n != 5; i++) {
                 t_assert_le(fine.bound[t][i], e.bound[t][i]);
                 t_assert_le(fine.lambda[t][i], e.lambda[t][i]);
                 more = fmax(more, e.lambda[t][i] / fine.lambda[t][i]);
+                most = fmax(most, e.bound[t][i] / fine.bound[t][i]);
             }
+            if (n == 4 && t == RT_LSE) /* a coarse joined output leaves LSE alone */
+                t_assert_le(most, 1);
+            /* bf16 is 2^16 times coarser than f32: what is rounded to it rules */
             if (grows[n][t - RT_LSE])
-                assert_true(more > 1.05);
+                assert_true(more > (n >= 2 && n <= 7 ? 30 : 1.05) && most > (n >= 2 && n <= 7 ? 30 : 1.05));
         }
         emu_truth_reset(&e);
     }

@@ -2,6 +2,10 @@
  * loop, and to the bit where the inputs are summable. */
 #include "runner.h"
 
+#include <omp.h>
+
+#include "run/buffers.h"
+
 static const rt_layout_kind layouts[] = {RT_LAYOUT_CONTIGUOUS, RT_LAYOUT_ZIGZAG, RT_LAYOUT_STRIPED,
                                          RT_LAYOUT_POSITIONS};
 static const char *const plans[] = {"ring", "single", "split", "pass-q"};
@@ -336,6 +340,66 @@ static void same_plan_repeats_and_another_order_shows(void **state)
     t_tensors_free(&b);
 }
 
+/* OpenMP may give a smaller team than was asked for, down to the calling thread alone. */
+static void smaller_team_than_asked_for_leaves_every_bit(void **state)
+{
+    (void)state;
+    const rt_problem p = t_problem(1, 257, 257, 2, 2, 64, 64, RT_MASK_FULL);
+    t_tensors t, want;
+    t_tensors_create(&p, &t);
+    t_tensors_create(&p, &want);
+    t_fill(&t, RT_FAMILY_GAUSSIAN, 14);
+    t_fill(&want, RT_FAMILY_GAUSSIAN, 14);
+    const t_how one = {RT_LAYOUT_CONTIGUOUS, 1, "single", 1}, four = {RT_LAYOUT_CONTIGUOUS, 1, "single", 4};
+    t_run(&want, &one);
+    const int levels = omp_get_max_active_levels(), threads = omp_get_max_threads();
+    omp_set_max_active_levels(0); /* no team at all, though four are asked for */
+    t_run(&t, &four);
+    omp_set_max_active_levels(levels);
+    t_check_same(&t, &want, "a team of one");
+    assert_int_equal(omp_get_max_threads(), threads); /* the run leaves OpenMP as it was */
+    t_tensors_free(&t);
+    t_tensors_free(&want);
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------------- */
+
+static double *buffer_row(const rt_buffer *b, const rt_problem *p, int64_t head, int64_t slot)
+{
+    const rt_part part = rt_buffer_part(b, RT_PAYLOAD_DQ, p, 0, 0);
+    return rt_part_at(&part, 0, head, slot);
+}
+
+/* Rows of one shard come and go on their own; those of another shard start afresh. */
+static void buffer_rows_of_a_shard_live_on_their_own(void **state)
+{
+    (void)state;
+    const rt_problem p = t_problem(1, 8, 8, 2, 2, 1, 1, RT_MASK_FULL);
+    const rt_piece low = {RT_SIDE_Q, 1, 0, 2, 0, 2}, high = {RT_SIDE_Q, 1, 2, 4, 0, 1},
+                   other = {RT_SIDE_Q, 0, 1, 3, 1, 2};
+    const double in[4] = {1, 2, 3, 4};
+    rt_context ctx = {0};
+    rt_buffer b = {.held = false};
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &low, RT_ADD, &rt_arithmetic_f64, in));
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &high, RT_ADD, &rt_arithmetic_f64, in));
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &low, RT_ADD, &rt_arithmetic_f64, in));
+    t_assert_bits_eq(*buffer_row(&b, &p, 0, 1), 4); /* twice 2 */
+    t_assert_bits_eq(*buffer_row(&b, &p, 1, 0), 6);
+    t_assert_bits_eq(*buffer_row(&b, &p, 0, 3), 2); /* once */
+    t_assert_bits_eq(*buffer_row(&b, &p, 1, 3), 0); /* never */
+    rt_buffer_leave(&b, RT_PAYLOAD_DQ, &p, &low);
+    assert_true(b.held);
+    t_assert_bits_eq(*buffer_row(&b, &p, 0, 3), 2);
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &low, RT_ADD, &rt_arithmetic_f64, in));
+    t_assert_bits_eq(*buffer_row(&b, &p, 0, 1), 2); /* what was there has left */
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &other, RT_ADD, &rt_arithmetic_f64, in));
+    assert_true(rt_piece_equal(&b.piece, &other));
+    t_assert_bits_eq(b.data[0], 1);
+    rt_buffer_leave(&b, RT_PAYLOAD_DQ, &p, &other);
+    assert_false(b.held);
+    rt_free(b.data);
+}
+
 static void forward_alone_stores_no_gradient(void **state)
 {
     (void)state;
@@ -399,6 +463,8 @@ int main(void)
         cmocka_unit_test(one_dim_is_within_bound),
         cmocka_unit_test(thread_count_leaves_every_bit),
         cmocka_unit_test(same_plan_repeats_and_another_order_shows),
+        cmocka_unit_test(smaller_team_than_asked_for_leaves_every_bit),
+        cmocka_unit_test(buffer_rows_of_a_shard_live_on_their_own),
         cmocka_unit_test(forward_alone_stores_no_gradient),
         cmocka_unit_test(wrong_plan_is_refused_before_anything_is_stored),
     };

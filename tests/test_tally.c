@@ -396,6 +396,26 @@ static void first_prefers_what_fails_for_certain_and_worst_what_has_no_ratio(voi
     rt_tally_merge(&a, &c);
     assert_int_equal(a.first.pos, 5);
     assert_int_equal(a.worst.pos, 5);
+    /* Of equals the earlier in (b, pos, head, dim), whichever comes in first. */
+    static const rt_element low[] = {{.b = 1, .pos = 5, .head = 5, .dim = 5},
+                                     {.b = 2, .pos = 4, .head = 5, .dim = 5},
+                                     {.b = 2, .pos = 5, .head = 4, .dim = 5},
+                                     {.b = 2, .pos = 5, .head = 5, .dim = 4}};
+    for (int i = 0; i < 8; i++) {
+        rt_tally x = {.judged = true, .has_first = true, .has_worst = true, .max_ratio_lambda = 2}, y = x;
+        x.first = x.worst = x.peak =
+            (rt_element){.b = 2, .pos = 5, .head = 5, .dim = 5, .found = RT_CLASS_WRONG, .ratio = 2};
+        y.first = low[i / 2];
+        y.first.found = RT_CLASS_WRONG;
+        y.first.ratio = 2;
+        y.worst = y.peak = y.first;
+        rt_tally both = i % 2 == 0 ? x : y;
+        rt_tally_merge(&both, i % 2 == 0 ? &y : &x);
+        const rt_tally want = {.first = y.first, .worst = y.worst, .peak = y.peak};
+        assert_memory_equal(&both.first, &want.first, sizeof want.first);
+        assert_memory_equal(&both.worst, &want.worst, sizeof want.worst);
+        assert_memory_equal(&both.peak, &want.peak, sizeof want.peak);
+    }
     assert_false(rt_tally_pass(&(rt_tally){.elements = 1}));
     assert_true(rt_tally_pass(&(rt_tally){.judged = true, .elements = 1}));
     static const rt_class failing[] = {RT_CLASS_SUSPECT, RT_CLASS_WRONG, RT_CLASS_SPECIAL};

@@ -35,6 +35,17 @@ void rt_generate_row(rt_family f, uint64_t seed, rt_tensor_id id, rt_dtype t, in
 /** Whether the family can be made for this problem and dtype; RT_ERR_ARG with the rule that fails. */
 rt_status rt_generate_check(rt_context *ctx, rt_family f, const rt_problem *p, rt_dtype t) RT_NODISCARD;
 
+/** Rows of inputs to read and of results to write, by original position; both are called by several threads, never for the same row. */
+typedef struct {
+    void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
+    void (*store)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, const double *row);
+    void *arg;
+} rt_result_io;
+/** Results (out lse dq dk dv) of family TRACER by closed form, in O(S D) operations: a right run of any length, e.g. a million tokens.  Binary64
+ *  with relative errors below S 2^-52 of the sums of moduli.  RT_ERR_ARG for what has no closed form here: other families, documents, a causal
+ *  mask with Sq != Sk. */
+rt_status rt_generate_results(rt_context *ctx, rt_family f, const rt_problem *p, const rt_result_io *io) RT_NODISCARD;
+
 #ifdef __cplusplus
 }
 #endif

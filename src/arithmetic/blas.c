@@ -5,8 +5,7 @@
 
 #include <ringtrue/arithmetic.h>
 
-/* The pointer's target is filled once by a pure function of the process's environment, so that a race writes the same
- * bytes twice; still, callers ask from the main thread. */
+/* The text is the calling thread's own. */
 const char *rt_blas_description(void)
 {
     static _Thread_local char text[160];

@@ -2,6 +2,7 @@
 #include "arithmetic/block.h"
 
 #include <cblas.h>
+#include <omp.h>
 #include <string.h>
 
 rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *q_pos, int64_t n_q,
@@ -94,6 +95,15 @@ void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride,
             if (!isfinite(out[i * width + d]))
                 out[i * width + d] = 0;
     }
+}
+
+void rt_gemm_alone(void)
+{
+    if (openblas_get_num_threads() == 1)
+        return;
+    const int threads = omp_get_max_threads();
+    openblas_set_num_threads(1); /* the OpenMP flavour sets OpenMP's number too */
+    omp_set_num_threads(threads);
 }
 
 void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,

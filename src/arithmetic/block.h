@@ -51,8 +51,14 @@ bool rt_rows_not_finite(const double *rows, int64_t n, int64_t width, int64_t st
 void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags,
                    double *out);
 
-/* C (m x n, row stride ldc) = alpha A B + beta C, with B transposed (nt: stored n x k), none (nn), or A (tn:
- * stored k x m). */
+/* From here on the BLAS computes with the calling thread alone.  Our own team would make it do so, but not
+ * a team of one that was meant to be larger (OMP_DYNAMIC, a thread limit): there it starts threads of its
+ * own, with other bits, or waits for threads that it does not get.  The number of threads of our own teams
+ * stays as it is. */
+void rt_gemm_alone(void);
+
+/* C (m x n, row stride ldc) = alpha A B + beta C, with B transposed (nt: stored n x k), none (nn), or A
+ * (tn: stored k x m). */
 void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                 const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,

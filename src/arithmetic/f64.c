@@ -166,6 +166,7 @@ static rt_status f64_forward(rt_context *ctx, const rt_tile_data *t)
 {
     const rt_problem *p = t->problem;
     rt_blocks blocks;
+    rt_gemm_alone();
     RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, RT_BLOCK_Q, RT_BLOCK_K, &blocks));
     const int threads = omp_get_max_threads();
     rt_status st = RT_ERR_NOMEM;
@@ -196,8 +197,8 @@ free_scratch:
 
 /* M-raw: m' = max; l' = l c + l_in c_in; acc' likewise, with c = exp(m - m').  An empty side leaves the
  * other as it is, bit for bit.  NaN on either side makes the row NaN. */
-void rt_f64_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in,
-                     const double *l_in, double *acc, double *m, double *l)
+void rt_f64_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in,
+                 double *acc, double *m, double *l)
 {
     for (int64_t i = 0; i < rows; i++) {
         const double *in = acc_in + i * width;
@@ -262,8 +263,8 @@ static int f64_parts(rt_payload payload, const rt_problem *p, int64_t width[RT_M
     }
 }
 
-static void f64_land(rt_payload payload, const rt_problem *p, int64_t rows, const double *const in[RT_MAX_PARTS],
-                     double *const present[RT_MAX_PARTS])
+static void f64_land(rt_payload payload, const rt_problem *p, int64_t rows,
+                     const double *const in[RT_MAX_PARTS], double *const present[RT_MAX_PARTS])
 {
     int64_t width[RT_MAX_PARTS];
     const int parts = f64_parts(payload, p, width);
@@ -276,8 +277,9 @@ static void f64_land(rt_payload payload, const rt_problem *p, int64_t rows, cons
             present[k][i] = in[k][i] + present[k][i];
 }
 
-static rt_status f64_finish_row(const rt_finish *f, int64_t b, int64_t h, int64_t pos, const double *const state[RT_MAX_PARTS],
-                                double *const row[RT_MAX_PARTS], double *out, double *lse)
+static rt_status f64_finish_row(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
+                                const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
+                                double *out, double *lse)
 {
     (void)b, (void)h, (void)pos;
     const int64_t Dv = f->problem->dim_v;
@@ -294,8 +296,8 @@ static rt_status f64_finish_row(const rt_finish *f, int64_t b, int64_t h, int64_
     return RT_OK;
 }
 
-static rt_status f64_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
-                                     const double *const parts[RT_MAX_PARTS], double *out)
+static rt_status f64_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head,
+                                     int64_t pos, const double *const parts[RT_MAX_PARTS], double *out)
 {
     (void)b, (void)head, (void)pos;
     memcpy(out, parts[0], (size_t)(t == RT_DV ? f->problem->dim_v : f->problem->dim) * sizeof *out);

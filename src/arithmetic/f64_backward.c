@@ -179,6 +179,7 @@ rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t)
 {
     const rt_problem *p = t->problem;
     rt_blocks blocks;
+    rt_gemm_alone();
     RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, RT_BLOCK_Q, RT_BLOCK_K, &blocks));
     const int threads = omp_get_max_threads();
     rt_status st = RT_ERR_NOMEM;

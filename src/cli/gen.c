@@ -1,45 +1,94 @@
-/* ringtrue gen: inputs from a seed, as a global dump. */
+/* ringtrue gen: inputs from a seed, and with --results the results that have a closed form, as a global dump. */
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-static const rt_tensor_id inputs[] = {RT_Q, RT_K, RT_V, RT_DOUT};
+static const rt_tensor_id order[] = {RT_Q, RT_K, RT_V, RT_DOUT, RT_OUT, RT_LSE, RT_DQ, RT_DK, RT_DV};
 
-static rt_status write_inputs(rt_cli *c, const rt_problem *p, const char *path, const char *spec)
+/* The file while it is written: rows by (tensor, batch, position, head). */
+typedef struct {
+    const rt_problem *p;
+    void *data[RT_TENSOR_COUNT];
+    rt_dtype dtype[RT_TENSOR_COUNT];
+} gen_file;
+
+static void *address(const gen_file *f, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, int64_t *width)
+{
+    int64_t length, heads;
+    rt_cli_shape(f->p, t, &length, &heads, width);
+    const int64_t at = t == RT_LSE ? (b * heads + h) * length + pos : (b * length + pos) * heads + h;
+    return (char *)f->data[t] + (size_t)(at * *width) * rt_dtype_size(f->dtype[t]);
+}
+
+static void load(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row)
+{
+    int64_t width;
+    const void *at = address(arg, t, b, pos, h, &width);
+    rt_load(((const gen_file *)arg)->dtype[t], at, width, row);
+}
+
+static void store(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, const double *row)
+{
+    int64_t width;
+    void *at = address(arg, t, b, pos, h, &width);
+    rt_store(((const gen_file *)arg)->dtype[t], row, width, at);
+}
+
+static rt_status fill_input(rt_cli *c, gen_file *f, rt_tensor_id t)
 {
     const rt_options *o = c->o;
-    const int64_t n = o->forward_only ? 3 : 4;
-    rt_tensor_decl decl[4];
+    int64_t length, heads, width;
+    rt_cli_shape(f->p, t, &length, &heads, &width);
+    const int threads = omp_get_max_threads();
+    double *rows = rt_alloc(c->ctx, threads * width, sizeof *rows);
+    if (rows == NULL)
+        return RT_ERR_NOMEM;
+    const int64_t tokens = f->p->batch * length;
+    rt_context *ctx = c->ctx;
+#pragma omp parallel for schedule(static, 64) default(none) shared(o, f, t, rows, tokens, length, heads, width, ctx)
+    for (int64_t i = 0; i < tokens; i++) {
+        double *row = rows + omp_get_thread_num() * width;
+        for (int64_t h = 0; h < heads; h++) {
+            rt_generate_row(o->family, o->seed, t, o->dtype, i / length, i % length, h, width, length, row);
+            store(f, t, i / length, i % length, h, row);
+        }
+        if (omp_get_thread_num() == 0)
+            rt_progress(ctx, rt_tensor_name(t), i + 1, tokens);
+    }
+    rt_free(rows);
+    return RT_OK;
+}
+
+static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, const char *spec)
+{
+    const rt_options *o = c->o;
+    const int64_t inputs = o->forward_only ? 3 : 4, n = o->results ? 9 : inputs;
+    rt_tensor_decl decl[RT_TENSOR_COUNT];
+    gen_file f = {.p = p};
     for (int64_t i = 0; i < n; i++) {
         int64_t s, h, w;
-        rt_cli_shape(p, inputs[i], &s, &h, &w);
+        rt_cli_shape(p, order[i], &s, &h, &w);
+        f.dtype[order[i]] = order[i] == RT_LSE ? (o->dtype == RT_F64 ? RT_F64 : RT_F32) : o->dtype;
         decl[i] = (rt_tensor_decl){
-            .name = rt_tensor_name(inputs[i]), .dtype = o->dtype, .ndim = 4, .shape = {p->batch, s, h, w}};
+            .name = rt_tensor_name(order[i]), .dtype = f.dtype[order[i]], .ndim = 4, .shape = {p->batch, s, h, w}};
+        if (order[i] == RT_LSE)
+            decl[i] = (rt_tensor_decl){.name = "lse", .dtype = f.dtype[RT_LSE], .ndim = 3, .shape = {p->batch, h, s}};
     }
     rt_file_writer file;
     RT_TRY(rt_file_create(c->ctx, path, decl, n, spec, &file));
-    const int64_t widest = p->dim > p->dim_v ? p->dim : p->dim_v;
-    double *row = rt_alloc(c->ctx, widest, sizeof *row);
-    if (row == NULL) {
+    for (int64_t i = 0; i < n; i++)
+        f.data[order[i]] = file.data[i];
+    rt_status st = RT_OK;
+    for (int64_t i = 0; i < inputs && st == RT_OK; i++)
+        st = fill_input(c, &f, order[i]);
+    if (st == RT_OK && o->results)
+        st = rt_generate_results(c->ctx, o->family, p, &(rt_result_io){.load = load, .store = store, .arg = &f});
+    if (st != RT_OK) {
         rt_file_abandon(&file);
-        return RT_ERR_NOMEM;
+        return st;
     }
-    for (int64_t i = 0; i < n; i++) {
-        char *at = file.data[i];
-        const int64_t *shape = decl[i].shape;
-        for (int64_t b = 0; b < shape[0]; b++)
-            for (int64_t s = 0; s < shape[1]; s++) {
-                for (int64_t h = 0; h < shape[2]; h++) {
-                    rt_generate_row(o->family, o->seed, inputs[i], o->dtype, b, s, h, shape[3], shape[1],
-                                    row);
-                    rt_store(o->dtype, row, shape[3], at);
-                    at += (size_t)shape[3] * rt_dtype_size(o->dtype);
-                }
-                rt_progress(c->ctx, decl[i].name, b * shape[1] + s + 1, shape[0] * shape[1]);
-            }
-    }
-    rt_free(row);
     return rt_file_finish(c->ctx, &file);
 }
 
@@ -62,7 +111,13 @@ rt_status rt_cli_gen(rt_cli *c)
     st = rt_spec_init(c->ctx, &p, o->dtype, &spec);
     if (st != RT_OK)
         goto reset_problem;
-    st = rt_spec_write(c->ctx, &spec, &text);
+    if (o->results) {
+        (void)rt_declared_of("f64", &spec.declared);
+        if (o->forward_only)
+            st = rt_fail(c->ctx, RT_ERR_ARG, "--results makes gradients, for which --forward-only leaves no dout. Hint: one of the two");
+    }
+    if (st == RT_OK)
+        st = rt_spec_write(c->ctx, &spec, &text);
     if (st != RT_OK)
         goto reset_spec;
     st = rt_folder_begin(c->ctx, o->output, o->force, &aside);
@@ -71,7 +126,7 @@ rt_status rt_cli_gen(rt_cli *c)
     if (snprintf(path, sizeof path, "%s/global.safetensors", aside) >= (int)sizeof path)
         st = rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", o->output);
     if (st == RT_OK)
-        st = write_inputs(c, &p, path, text);
+        st = write_file(c, &p, path, text);
     if (st == RT_OK)
         st = rt_folder_commit(c->ctx, o->output, o->force, &aside);
     else

@@ -54,6 +54,7 @@ static const struct {
     {"list", 1027, NULL, PLAN, "the planners, one a line"},
     {"summary", 1028, NULL, PLAN, "counters only, no tiles and moves"},
     {"forward-only", 1029, NULL, GEN | RUN, "no dout (gen), no backward (run)"},
+    {"results", 1031, NULL, GEN, "family tracer: out, lse, dq, dk, dv too, by closed form, for any length"},
     {"output", 'o', "FOLDER", GEN | RUN, "where the dump goes; appears complete or not at all"},
     {"force", 1030, NULL, GEN | RUN, "replace an existing output folder"},
     {"quiet", 'q', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO, "no progress on the terminal"},
@@ -286,6 +287,9 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return RT_OK;
     case 1030:
         o->force = true;
+        return RT_OK;
+    case 1031:
+        o->results = true;
         return RT_OK;
     case 'o':
         o->output = v;

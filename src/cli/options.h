@@ -28,7 +28,7 @@ typedef struct {
     bool has_layout, has_remainder, has_ranks, has_plan;
     rt_layout_kind layout_kind;
     rt_remainder remainder_kind;
-    bool json, fingerprint, force, verify, list, summary, forward_only, quiet, help;
+    bool json, fingerprint, force, verify, list, summary, forward_only, results, quiet, help;
 } rt_options;
 
 /* Parse the arguments after the verb.  RT_ERR_ARG with one line on what is wrong. */

@@ -1,0 +1,353 @@
+/* referee.c: see referee.h.
+ *
+ * Scores and dO.v are exact sums of products (4,400 bits hold any of doubles); all else is rounded to `bits` bits, with an
+ * error far below mass 2^-(bits - 80).  A result that lies that near to a midpoint of its format is evaluated again with so many
+ * bits that only a true tie can still lie there: exponentials of gaps up to `spread` cannot be smaller than exp(-spread). */
+#include "referee.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DOT_BITS = 4400, FIRST_BITS = 320 };
+
+/* ---- formats --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int precision, low; /* bits of the significand; exponent of the smallest normal */
+    double max, beyond; /* largest value; what is larger becomes */
+} format_of;
+
+static format_of describe(rt_dtype t)
+{
+    const double inf = (double)INFINITY, nan = (double)NAN;
+    switch ((int)t) {
+    case RT_F32:
+        return (format_of){24, -126, 0x1.fffffep127, inf};
+    case RT_BF16:
+        return (format_of){8, -126, 0x1.fep127, inf};
+    case RT_F16:
+        return (format_of){11, -14, 65504, inf};
+    case RT_E4M3:
+        return (format_of){4, -6, 448, nan};
+    case RT_E5M2:
+        return (format_of){3, -14, 57344, inf};
+    default:
+        return (format_of){53, -1022, 0x1.fffffffffffffp1023, inf};
+    }
+}
+
+double referee_round(rt_dtype format, const mpfr_t x, const mpfr_t tolerance, bool *doubt)
+{
+    const format_of f = describe(format);
+    if (mpfr_nan_p(x))
+        return (double)NAN;
+    if (mpfr_cmpabs(x, tolerance) <= 0) { /* nothing but rounding errors, unless it is zero */
+        if (doubt != NULL)
+            *doubt = true;
+        return 0.0;
+    }
+    long e = mpfr_zero_p(x) ? f.low : (long)mpfr_get_exp(x) - 1;
+    e = e < f.low ? f.low : e;
+    const long unit = e - f.precision + 1;
+    mpfr_t y, whole, off, tol;
+    mpfr_inits2(mpfr_get_prec(x) + 128, y, whole, off, tol, (mpfr_ptr)0);
+    mpfr_mul_2si(y, x, -unit, MPFR_RNDN);
+    mpfr_mul_2si(tol, tolerance, -unit, MPFR_RNDU);
+    /* distance to the midpoint of the two integers around y */
+    mpfr_floor(whole, y);
+    mpfr_add_d(whole, whole, 0.5, MPFR_RNDN);
+    mpfr_sub(off, y, whole, MPFR_RNDN);
+    bool near = mpfr_cmpabs(off, tol) <= 0;
+    if (near)
+        mpfr_set(y, whole, MPFR_RNDN); /* a tie, which rint takes to even */
+    /* at a power of two the midpoint below is a quarter away in these units */
+    if (!near && e > f.low) {
+        mpfr_set_si_2exp(whole, 1, f.precision - 1, MPFR_RNDN);
+        mpfr_abs(off, y, MPFR_RNDN);
+        mpfr_sub(off, off, whole, MPFR_RNDN);
+        mpfr_add_d(off, off, 0.25, MPFR_RNDN);
+        near = mpfr_cmpabs(off, tol) <= 0;
+    }
+    if (doubt != NULL)
+        *doubt = *doubt || near;
+    mpfr_rint(y, y, MPFR_RNDN);
+    mpfr_mul_2si(y, y, unit, MPFR_RNDN);
+    double r;
+    if (mpfr_cmp_d(y, f.max) > 0)
+        r = f.beyond;
+    else if (mpfr_cmp_d(y, -f.max) < 0)
+        r = -f.beyond;
+    else
+        r = mpfr_get_d(y, MPFR_RNDN);
+    mpfr_clears(y, whole, off, tol, (mpfr_ptr)0);
+    return r < 0 || r > 0 || isnan(r) ? r : 0.0;
+}
+
+double referee_round_d(rt_dtype format, double x)
+{
+    mpfr_t y, none;
+    mpfr_init2(y, 53);
+    mpfr_init2(none, 53);
+    mpfr_set_d(y, x, MPFR_RNDN);
+    mpfr_set_zero(none, 1);
+    const double r = referee_round(format, y, none, NULL);
+    mpfr_clears(y, none, (mpfr_ptr)0);
+    return r;
+}
+
+/* ---- sizes and masks -------------------------------------------------------------------------------------- */
+
+static bool of_keys(rt_tensor_id t)
+{
+    return t == RT_K || t == RT_V || t == RT_DK || t == RT_DV;
+}
+
+int64_t referee_rows(const rt_problem *p, rt_tensor_id t)
+{
+    return p->batch * (of_keys(t) ? p->seqlen_k * p->heads_kv : p->seqlen_q * p->heads_q);
+}
+
+int64_t referee_width(const rt_problem *p, rt_tensor_id t)
+{
+    if (t == RT_LSE)
+        return 1;
+    return t == RT_Q || t == RT_K || t == RT_DQ || t == RT_DK ? p->dim : p->dim_v;
+}
+
+static int64_t element(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t pos, int64_t h)
+{
+    const int64_t length = of_keys(t) ? p->seqlen_k : p->seqlen_q, heads = of_keys(t) ? p->heads_kv : p->heads_q;
+    return ((b * length + pos) * heads + h) * referee_width(p, t);
+}
+
+/* Document by document, pair by pair. */
+static bool visible(const rt_problem *p, int64_t i, int64_t j)
+{
+    if (p->documents == 0)
+        return p->mask == RT_MASK_FULL || (p->mask == RT_MASK_CAUSAL ? j <= i : j <= i + p->seqlen_k - p->seqlen_q);
+    for (int64_t n = 0; n < p->documents; n++) {
+        const int64_t qi = i - p->cu_q[n], kj = j - p->cu_k[n], nq = p->cu_q[n + 1] - p->cu_q[n], nk = p->cu_k[n + 1] - p->cu_k[n];
+        if (qi < 0 || qi >= nq || kj < 0 || kj >= nk)
+            continue;
+        return p->mask == RT_MASK_FULL || (p->mask == RT_MASK_CAUSAL ? kj <= qi : kj <= qi + nk - nq);
+    }
+    return false;
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------------------- */
+
+static mpfr_t *numbers(int64_t n, mpfr_prec_t bits)
+{
+    mpfr_t *x = malloc((size_t)(n > 0 ? n : 1) * sizeof *x);
+    if (x == NULL)
+        abort();
+    for (int64_t i = 0; i < n; i++) {
+        mpfr_init2(x[i], bits);
+        mpfr_set_zero(x[i], 1);
+    }
+    return x;
+}
+
+static void drop(mpfr_t *x, int64_t n)
+{
+    for (int64_t i = 0; x != NULL && i < n; i++)
+        mpfr_clear(x[i]);
+    free(x);
+}
+
+/* sum = a.b exactly; mass = sum |a b|. */
+static void dot(mpfr_t sum, mpfr_t mass, const double *a, const double *b, int64_t n)
+{
+    mpfr_t t;
+    mpfr_init2(t, 106);
+    mpfr_set_zero(sum, 1);
+    mpfr_set_zero(mass, 1);
+    for (int64_t d = 0; d < n; d++) {
+        mpfr_set_d(t, a[d], MPFR_RNDN);
+        mpfr_mul_d(t, t, b[d], MPFR_RNDN);
+        mpfr_add(sum, sum, t, MPFR_RNDN);
+        mpfr_abs(t, t, MPFR_RNDN);
+        mpfr_add(mass, mass, t, MPFR_RNDU);
+    }
+    mpfr_clear(t);
+}
+
+/* sum[d] += c x[d], mass[d] += |m x[d]| */
+static void add_scaled(mpfr_t *sum, mpfr_t *mass, const mpfr_t c, const mpfr_t m, const double *x, int64_t n)
+{
+    mpfr_t t;
+    mpfr_init2(t, mpfr_get_prec(c));
+    for (int64_t d = 0; d < n; d++) {
+        mpfr_mul_d(t, c, x[d], MPFR_RNDN);
+        mpfr_add(sum[d], sum[d], t, MPFR_RNDN);
+        mpfr_mul_d(t, m, fabs(x[d]), MPFR_RNDU);
+        mpfr_add(mass[d], mass[d], t, MPFR_RNDU);
+    }
+    mpfr_clear(t);
+}
+
+static void scale_of(const rt_problem *p, mpfr_t alpha)
+{
+    if (p->scale_kind == RT_SCALE_RSQRT_DIM) {
+        mpfr_set_si(alpha, (long)p->dim, MPFR_RNDN);
+        mpfr_sqrt(alpha, alpha, MPFR_RNDN);
+        mpfr_si_div(alpha, 1, alpha, MPFR_RNDN);
+    } else {
+        mpfr_set_d(alpha, p->scale, MPFR_RNDN);
+    }
+}
+
+typedef struct {
+    mpfr_t *score, *w, *dp, *dp_mass; /* a row's keys */
+    mpfr_t alpha, top, sum, gap, t, ds, ds_mass, delta, delta_mass;
+} scratch;
+
+static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scratch *c, referee_truth *out)
+{
+    const rt_problem *p = in->p;
+    const int64_t g = h / (p->heads_q / p->heads_kv), D = p->dim, Dv = p->dim_v;
+    const double *q = in->x[RT_Q] + element(p, RT_Q, b, i, h);
+    int64_t n = 0, best = -1;
+    for (int64_t j = 0; j < p->seqlen_k; j++) {
+        if (!visible(p, i, j))
+            continue;
+        n++;
+        dot(c->score[j], c->t, q, in->x[RT_K] + element(p, RT_K, b, j, g), D);
+        /* the largest scale * score: a negative scale turns the order round */
+        const int order = best < 0 ? 1 : mpfr_cmp(c->score[j], c->score[best]) * mpfr_sgn(c->alpha);
+        if (best < 0 || order > 0)
+            best = j;
+    }
+    out->seen[i] = n;
+    if (n == 0)
+        return;
+    mpfr_set_zero(c->sum, 1);
+    for (int64_t j = 0; j < p->seqlen_k; j++) {
+        if (!visible(p, i, j))
+            continue;
+        mpfr_sub(c->gap, c->score[j], c->score[best], MPFR_RNDN);
+        mpfr_mul(c->t, c->gap, c->alpha, MPFR_RNDN);
+        const double y = fabs(mpfr_get_d(c->t, MPFR_RNDN));
+        out->spread = y > out->spread ? y : out->spread;
+        mpfr_exp(c->w[j], c->t, MPFR_RNDN);
+        mpfr_add(c->sum, c->sum, c->w[j], MPFR_RNDN);
+    }
+    const int64_t at = element(p, RT_LSE, b, i, h);
+    mpfr_mul(c->top, c->score[best], c->alpha, MPFR_RNDN);
+    mpfr_log(c->t, c->sum, MPFR_RNDN);
+    mpfr_add(out->value[RT_LSE][at], c->t, c->top, MPFR_RNDN);
+    mpfr_abs(c->top, c->top, MPFR_RNDU);
+    mpfr_add(out->mass[RT_LSE][at], c->top, c->t, MPFR_RNDU);
+    for (int64_t j = 0; j < p->seqlen_k; j++) {
+        if (!visible(p, i, j))
+            continue;
+        mpfr_div(c->w[j], c->w[j], c->sum, MPFR_RNDN);
+        const int64_t o = element(p, RT_OUT, b, i, h);
+        add_scaled(out->value[RT_OUT] + o, out->mass[RT_OUT] + o, c->w[j], c->w[j], in->x[RT_V] + element(p, RT_V, b, j, g), Dv);
+    }
+    if (in->x[RT_DOUT] == NULL)
+        return;
+    const double *dout = in->x[RT_DOUT] + element(p, RT_DOUT, b, i, h);
+    mpfr_set_zero(c->delta, 1);
+    mpfr_set_zero(c->delta_mass, 1);
+    for (int64_t j = 0; j < p->seqlen_k; j++) {
+        if (!visible(p, i, j))
+            continue;
+        dot(c->dp[j], c->dp_mass[j], dout, in->x[RT_V] + element(p, RT_V, b, j, g), Dv);
+        mpfr_mul(c->t, c->dp[j], c->w[j], MPFR_RNDN);
+        mpfr_add(c->delta, c->delta, c->t, MPFR_RNDN);
+        mpfr_mul(c->t, c->dp_mass[j], c->w[j], MPFR_RNDU);
+        mpfr_add(c->delta_mass, c->delta_mass, c->t, MPFR_RNDU);
+    }
+    for (int64_t j = 0; j < p->seqlen_k; j++) {
+        if (!visible(p, i, j))
+            continue;
+        const int64_t dv = element(p, RT_DV, b, j, g), dk = element(p, RT_DK, b, j, g), dq = element(p, RT_DQ, b, i, h);
+        add_scaled(out->value[RT_DV] + dv, out->mass[RT_DV] + dv, c->w[j], c->w[j], dout, Dv);
+        mpfr_sub(c->ds, c->dp[j], c->delta, MPFR_RNDN);
+        mpfr_mul(c->ds, c->ds, c->w[j], MPFR_RNDN);
+        mpfr_mul(c->ds, c->ds, c->alpha, MPFR_RNDN);
+        mpfr_add(c->ds_mass, c->dp_mass[j], c->delta_mass, MPFR_RNDU);
+        mpfr_mul(c->ds_mass, c->ds_mass, c->w[j], MPFR_RNDU);
+        mpfr_mul(c->ds_mass, c->ds_mass, c->alpha, MPFR_RNDA);
+        mpfr_abs(c->ds_mass, c->ds_mass, MPFR_RNDU);
+        add_scaled(out->value[RT_DQ] + dq, out->mass[RT_DQ] + dq, c->ds, c->ds_mass, in->x[RT_K] + element(p, RT_K, b, j, g), D);
+        add_scaled(out->value[RT_DK] + dk, out->mass[RT_DK] + dk, c->ds, c->ds_mass, q, D);
+    }
+}
+
+void referee_evaluate(const referee_inputs *in, mpfr_prec_t bits, referee_truth *out)
+{
+    const rt_problem *p = in->p;
+    memset(out, 0, sizeof *out);
+    out->bits = bits;
+    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
+        out->n[t] = referee_rows(p, (rt_tensor_id)t) * referee_width(p, (rt_tensor_id)t);
+        out->value[t] = numbers(out->n[t], bits);
+        out->mass[t] = numbers(out->n[t], 64);
+    }
+    out->seen = calloc((size_t)p->seqlen_q, sizeof *out->seen);
+    scratch c;
+    c.score = numbers(p->seqlen_k, DOT_BITS);
+    c.w = numbers(p->seqlen_k, bits);
+    c.dp = numbers(p->seqlen_k, DOT_BITS);
+    c.dp_mass = numbers(p->seqlen_k, 64);
+    mpfr_inits2(bits, c.alpha, c.top, c.sum, c.t, c.ds, c.ds_mass, c.delta, c.delta_mass, (mpfr_ptr)0);
+    mpfr_init2(c.gap, DOT_BITS + 8);
+    if (out->seen == NULL)
+        abort();
+    scale_of(p, c.alpha);
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = 0; h < p->heads_q; h++)
+            for (int64_t i = 0; i < p->seqlen_q; i++)
+                row(in, b, h, i, &c, out);
+    mpfr_clears(c.alpha, c.top, c.sum, c.t, c.ds, c.ds_mass, c.delta, c.delta_mass, c.gap, (mpfr_ptr)0);
+    drop(c.score, p->seqlen_k);
+    drop(c.w, p->seqlen_k);
+    drop(c.dp, p->seqlen_k);
+    drop(c.dp_mass, p->seqlen_k);
+}
+
+void referee_reset(referee_truth *t)
+{
+    for (int x = 0; x < RT_TENSOR_COUNT; x++) {
+        drop(t->value[x], t->n[x]);
+        drop(t->mass[x], t->n[x]);
+    }
+    free(t->seen);
+    memset(t, 0, sizeof *t);
+}
+
+int64_t referee_results(const referee_inputs *in, rt_dtype format, rt_dtype lse_format, double *const got[RT_TENSOR_COUNT])
+{
+    referee_truth first, second = {0};
+    referee_evaluate(in, FIRST_BITS, &first);
+    const int last = in->x[RT_DOUT] != NULL ? RT_DV : RT_OUT;
+    int64_t ties = 0;
+    mpfr_t tolerance;
+    mpfr_init2(tolerance, 64);
+    for (int t = RT_LSE; t <= last; t++)
+        for (int64_t e = 0; e < first.n[t]; e++) {
+            const int64_t pos = e / referee_width(in->p, (rt_tensor_id)t) / in->p->heads_q % in->p->seqlen_q;
+            if ((t == RT_LSE || t == RT_OUT) && first.seen[pos] == 0) {
+                got[t][e] = t == RT_LSE ? -(double)INFINITY : 0.0;
+                continue;
+            }
+            bool doubt = false;
+            mpfr_mul_2si(tolerance, first.mass[t][e], 80 - FIRST_BITS, MPFR_RNDU);
+            got[t][e] = referee_round(t == RT_LSE ? lse_format : format, first.value[t][e], tolerance, &doubt);
+            if (!doubt)
+                continue;
+            if (second.bits == 0)
+                referee_evaluate(in, 1200 + (mpfr_prec_t)(4 * 1.443 * first.spread), &second);
+            doubt = false;
+            mpfr_mul_2si(tolerance, second.mass[t][e], 80 - second.bits, MPFR_RNDU);
+            got[t][e] = referee_round(t == RT_LSE ? lse_format : format, second.value[t][e], tolerance, &doubt);
+            ties += doubt;
+        }
+    mpfr_clear(tolerance);
+    referee_reset(&first);
+    referee_reset(&second);
+    return ties;
+}
