@@ -364,9 +364,9 @@ static void smaller_team_than_asked_for_leaves_every_bit(void **state)
 
 /* ---- buffers ----------------------------------------------------------------------------------------- */
 
-static double *buffer_row(const rt_buffer *b, const rt_problem *p, int64_t head, int64_t slot)
+static double *buffer_row(const rt_buffer *b, const rt_shape *s, int64_t head, int64_t slot)
 {
-    const rt_part part = rt_buffer_part(b, RT_PAYLOAD_DQ, p, 0, 0);
+    const rt_part part = rt_buffer_part(b, RT_PAYLOAD_DQ, s, 0, 0);
     return rt_part_at(&part, 0, head, slot);
 }
 
@@ -375,27 +375,28 @@ static void buffer_rows_of_a_shard_live_on_their_own(void **state)
 {
     (void)state;
     const rt_problem p = t_problem(1, 8, 8, 2, 2, 1, 1, RT_MASK_FULL);
+    const rt_shape shape = {&p, &rt_arithmetic_f64};
     const rt_piece low = {RT_SIDE_Q, 1, 0, 2, 0, 2}, high = {RT_SIDE_Q, 1, 2, 4, 0, 1},
                    other = {RT_SIDE_Q, 0, 1, 3, 1, 2};
     const double in[4] = {1, 2, 3, 4};
     rt_context ctx = {0};
     rt_buffer b = {.held = false};
-    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &low, RT_ADD, &rt_arithmetic_f64, in));
-    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &high, RT_ADD, &rt_arithmetic_f64, in));
-    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &low, RT_ADD, &rt_arithmetic_f64, in));
-    t_assert_bits_eq(*buffer_row(&b, &p, 0, 1), 4); /* twice 2 */
-    t_assert_bits_eq(*buffer_row(&b, &p, 1, 0), 6);
-    t_assert_bits_eq(*buffer_row(&b, &p, 0, 3), 2); /* once */
-    t_assert_bits_eq(*buffer_row(&b, &p, 1, 3), 0); /* never */
-    rt_buffer_leave(&b, RT_PAYLOAD_DQ, &p, &low);
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &shape, &low, RT_ADD, in));
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &shape, &high, RT_ADD, in));
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &shape, &low, RT_ADD, in));
+    t_assert_bits_eq(*buffer_row(&b, &shape, 0, 1), 4); /* twice 2 */
+    t_assert_bits_eq(*buffer_row(&b, &shape, 1, 0), 6);
+    t_assert_bits_eq(*buffer_row(&b, &shape, 0, 3), 2); /* once */
+    t_assert_bits_eq(*buffer_row(&b, &shape, 1, 3), 0); /* never */
+    rt_buffer_leave(&b, RT_PAYLOAD_DQ, &shape, &low);
     assert_true(b.held);
-    t_assert_bits_eq(*buffer_row(&b, &p, 0, 3), 2);
-    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &low, RT_ADD, &rt_arithmetic_f64, in));
-    t_assert_bits_eq(*buffer_row(&b, &p, 0, 1), 2); /* what was there has left */
-    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &p, &other, RT_ADD, &rt_arithmetic_f64, in));
+    t_assert_bits_eq(*buffer_row(&b, &shape, 0, 3), 2);
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &shape, &low, RT_ADD, in));
+    t_assert_bits_eq(*buffer_row(&b, &shape, 0, 1), 2); /* what was there has left */
+    t_assert_ok(&ctx, rt_buffer_land(&ctx, &b, RT_PAYLOAD_DQ, &shape, &other, RT_ADD, in));
     assert_true(rt_piece_equal(&b.piece, &other));
     t_assert_bits_eq(b.data[0], 1);
-    rt_buffer_leave(&b, RT_PAYLOAD_DQ, &p, &other);
+    rt_buffer_leave(&b, RT_PAYLOAD_DQ, &shape, &other);
     assert_false(b.held);
     rt_free(b.data);
 }

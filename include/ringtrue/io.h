@@ -135,6 +135,7 @@ typedef struct {
     /** Views by [tensor * P + rank] (per_rank) or [tensor * P] (global), each with shape and strides permuted
      *  to (B, S, H, D), LSE to (B, S, H, 1). */
     rt_view *views;
+    int64_t released; /**< when rt_dump_release last did, in milliseconds */
 } rt_dump;
 
 /** Open and check: every tensor's shape against the spec, all ranks' dtypes the same; q, k, v must be there;
@@ -148,6 +149,10 @@ void rt_dump_close(rt_dump *d);
 const void *rt_dump_row(const rt_dump *d, rt_tensor_id t, int64_t b, int64_t pos, int64_t h);
 /** Load that row as doubles, n elements. */
 void rt_dump_load(const rt_dump *d, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
+
+/** Pages of the mapped files that were read may leave memory (they come back from the files when needed).  Does nothing for dumps below 1 GiB,
+ *  and at most four times a second; may be called by any thread while others read. */
+void rt_dump_release(rt_dump *d);
 
 /** Create the folder `path` aside ("<path>.part-<token>", on the same file system). */
 rt_status rt_folder_begin(rt_context *ctx, const char *path, bool force, char **aside) RT_NODISCARD;

@@ -75,9 +75,19 @@ typedef struct {
     bool present[RT_TENSOR_COUNT]; /**< q, k, v must be; dq dk dv are judged only if dout is */
     rt_dtype dtype[RT_TENSOR_COUNT];
     bool lse_base2;
+    void (*release)(void *arg); /**< NULL, or: what was read so far may leave memory; called between blocks */
 } rt_judge_input;
 
+typedef enum {
+    RT_TRUTH_F64 = 0, /**< binary64, with a radius of B * 2^-53 / u that both bounds include */
+    RT_TRUTH_EXACT    /**< correctly rounded to the tensor's format, by the arithmetic `exact` */
+} rt_truth;
+
 typedef struct {
+    rt_truth truth;        /**< the wish; a pair with a NaN or an infinity in k or v, and what the budget forbids, gets F64 */
+    double budget_seconds; /**< > 0: rows and keys are sampled where all of them would take longer; 0: all are judged */
+    int64_t samples;       /**< how many (query, head) rows and (key, head) rows to sample; 0: 1024 of each */
+    uint64_t seed;         /**< of the samples: spread over ranks, halves, documents and heads */
     double delta; /**< chance that a right result exceeds B_lambda somewhere in a tensor; 0: 1e-6 */
     /** NULL, or called for each row judged (one thread at a time): truth, B, B_lambda of its n elements, in the unit
      *  of the stored tensor. */
@@ -91,14 +101,20 @@ typedef struct {
     double lambda[RT_TENSOR_COUNT];
     double delta;
     bool pass;      /**< at least one tensor was judged and every judged one passes */
+    rt_truth truth[RT_TENSOR_COUNT];
+    int64_t judged[RT_TENSOR_COUNT], total[RT_TENSOR_COUNT]; /**< (token, head) rows */
+    bool given_lse;   /**< dk, dv: judged given the dump's lse and out, whose bounds are carried along */
+    double estimate;  /**< seconds that judging everything would have taken, 0 if it was not asked */
+    rt_certificate certificate[RT_TENSOR_COUNT];
+    int64_t products[2]; /**< BLAS products that exact took and checked; of which wrong, and computed again */
     double seconds;
 } rt_verdict;
 
-/** Judge.  Truth is computed in binary64 with a radius of B * 2^-53 / u (u the unit roundoff of the declared
- *  accumulation), which is added to both bounds.  Memory O(S (D + Dv)) per key head.  Collective over comm: the
+/** Judge.  Memory O(S (D + Dv)) per key head.  With a budget: everything if an estimate (from a small part of this problem) says that it
+ *  fits; else all rows of lse, out and dq if these fit, and a sample of keys; else samples of both, and dk, dv given the dump's own lse and out.  Collective over comm: the
  *  (batch, key head) pairs are dealt to the processes, and every process gets the whole verdict. */
 rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l, const rt_plan *plan,
-                   const rt_declared *d, const rt_judge_input *in, const rt_judge_options *o, rt_verdict *out) RT_NODISCARD;
+                   const rt_declared *declared, const rt_judge_input *in, const rt_judge_options *o, rt_verdict *out) RT_NODISCARD;
 
 /** Where an element lives and what brought its counterpart: one line of text, e.g. "document 1, owner rank 2, slot 17 of
  *  64 (second half), keys of shard 2 at step 0, of shard 1 at step 1".  Local. */

@@ -71,6 +71,15 @@ void rt_declared_init(rt_declared *d, rt_dtype input)
 
 bool rt_declared_of(const char *name, rt_declared *d)
 {
+    if (strcmp(name, "f32") == 0) {
+        memset(d, 0, sizeof *d);
+        (void)rt_declared_accumulate(d, "f32");
+        d->exp_rel = 0x1p-22; /* its own 2^x: 1.4e-7 at most (test_f32.c), and base 2 */
+        d->block_keys = 512;
+        d->probabilities = d->partial = d->state = d->grad_partial = d->grad_state = RT_F32;
+        d->join = RT_JOIN_RAW;
+        return true;
+    }
     /* exact rounds once: f64's declaration covers it with room to spare */
     if (strcmp(name, "f64") != 0 && strcmp(name, "exact") != 0)
         return false;

@@ -63,7 +63,7 @@ double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int6
 typedef struct {
     const rt_part *q, *k, *v;
     const rt_part *row;      /* DO: RT_EXACT_DO parts */
-    const rt_part *dq, *dkv; /* RT_EXACT_DQ, RT_EXACT_DKV parts */
+    const rt_part *dq, *dkv; /* RT_EXACT_DQ, RT_EXACT_DKV parts; either may be NULL: not wanted (then for finite inputs only) */
     bool fresh_q, fresh_kv;
 } rt_exact_grads;
 

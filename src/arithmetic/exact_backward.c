@@ -203,10 +203,16 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
         row_error[i] = w->rho[i] * w->row[i][0] + w->tau[i] * w->row[i][1];
         row_top[i] = w->row[i][2];
     }
+    double e;
+    if (j->x->dq == NULL)
+        goto keys;
     /* dQ += dS K */
     cut_matrix(j, w, w->ds, nq, nk, true, row_top);
-    double e = rt_exact_apply(&w->gemm, false, nq, D, nk, w->a1, w->a2, K, &w->keys.kc, key0, w->keys.kc_scaled, true, w->big, w->small, w->more);
+    e = rt_exact_apply(&w->gemm, false, nq, D, nk, w->a1, w->a2, K, &w->keys.kc, key0, w->keys.kc_scaled, true, w->big, w->small, w->more);
     add_rows(j, w, j->x->dq, b, h, row0, nq, D, w->scale, &w->keys.kc, e, row_error);
+keys:
+    if (j->x->dkv == NULL)
+        return;
     /* dK += dS^T Q */
     double *column_error = w->unit; /* K of them */
     cut_matrix(j, w, w->ds, nq, nk, false, w->top_ds);
@@ -220,7 +226,7 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
         column_error[k] = rho_top * w->col_p[k];
     e = rt_exact_apply(&w->gemm, true, nk, Dv, nq, w->a1, w->a2, K, &w->doutc, 0, w->doutc_scaled, true, w->big, w->small, w->more);
     add_rows(j, w, j->x->dkv + 3, b, g, key0, nk, Dv, w->scale, &w->doutc, e, column_error);
-    if (odd)
+    if (odd && j->x->dq != NULL && j->x->dkv != NULL)
         poison(j, w, b, h, g, row0, nq, key0, nk);
 }
 
@@ -282,10 +288,10 @@ rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n
         const int64_t b = u / heads, g = g0 + u % heads;
         scratch *w = &work[omp_get_thread_num()];
         rt_exact_keys_cut(&w->keys, p, rt_part_at(j.x->k, b, g, 0), rt_part_at(j.x->v, b, g, 0), n_kv, true);
-        if (j.x->fresh_kv)
+        if (j.x->dkv != NULL && j.x->fresh_kv)
             zero_rows(j.x->dkv, RT_EXACT_DKV, b, g, n_kv);
         for (int64_t h = rt_max64(head0, g * group); h < rt_min64(head1, (g + 1) * group); h++) {
-            if (j.x->fresh_q)
+            if (j.x->dq != NULL && j.x->fresh_q)
                 zero_rows(j.x->dq, RT_EXACT_DQ, b, h, n_q);
             for (int64_t qb = 0; qb < blocks.n_qb; qb++) {
                 rows(&j, b, g, h, qb, w);

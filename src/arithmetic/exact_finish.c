@@ -31,6 +31,8 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
         else
             all_nan(out, Dv);
         *lse = empty ? -RT_INF : RT_NAN;
+        cert[RT_OUT].exact_case += Dv;
+        cert[RT_LSE].exact_case++;
         for (int k = 1; row != NULL && k < RT_EXACT_DO; k++)
             *row[k] = k == 1 ? *lse : empty ? 0 : RT_NAN;
         return RT_OK;
@@ -54,6 +56,7 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
         }
         if (isnan(o.hi)) { /* a NaN or an infinity in a visible v */
             out[d] = RT_NAN;
+            cert[RT_OUT].exact_case++;
         } else if (rt_exact_decide(format, o.hi, o.lo, r, &out[d])) {
             count_fast(&cert[RT_OUT], r, top);
         } else {
@@ -104,6 +107,7 @@ rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const r
         const double r = error[d] * fabs(alpha.hi) * (1 + 0x1p-30) + (alpha_error + 0x1p-100) * fabs(x.hi);
         if (isnan(x.hi)) {
             out[d] = RT_NAN;
+            cert->exact_case++;
         } else if (rt_exact_decide(format, x.hi, x.lo, r, &out[d])) {
             count_fast(cert, r, top);
         } else {

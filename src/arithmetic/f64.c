@@ -13,7 +13,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "arithmetic/block.h"
+#include "arithmetic/f32.h"
 
 typedef struct {
     double *s;   /* (RT_BLOCK_Q, RT_BLOCK_K) scores, then probabilities */
@@ -314,7 +314,7 @@ const rt_arithmetic_ops rt_arithmetic_f64 = {.name = "f64",
                                              .finish = f64_finish_row,
                                              .finish_gradient = f64_finish_gradient};
 
-static const rt_arithmetic_ops *const all[] = {&rt_arithmetic_exact, &rt_arithmetic_f64, NULL};
+static const rt_arithmetic_ops *const all[] = {&rt_arithmetic_exact, &rt_arithmetic_f64, &rt_arithmetic_f32, NULL};
 
 const rt_arithmetic_ops *const *rt_arithmetics(void)
 {

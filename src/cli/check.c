@@ -11,6 +11,11 @@ static void load(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, d
     rt_dump_load(arg, t, b, pos, h, row);
 }
 
+static void release(void *arg)
+{
+    rt_dump_release(arg);
+}
+
 rt_status rt_cli_check(rt_cli *c)
 {
     const rt_options *o = c->o;
@@ -32,13 +37,18 @@ rt_status rt_cli_check(rt_cli *c)
     st = rt_comm_agree(c->ctx, c->comm, st);
     if (st != RT_OK)
         goto reset_plan;
-    rt_judge_input in = {.load = load, .arg = &d, .lse_base2 = d.spec.lse_base2};
+    rt_judge_input in = {.load = load, .arg = &d, .lse_base2 = d.spec.lse_base2, .release = release};
     for (int t = 0; t < RT_TENSOR_COUNT; t++) {
         in.present[t] = d.present[t];
         in.dtype[t] = d.dtype[t];
     }
     st = rt_judge(c->ctx, c->comm, &d.spec.problem, &d.layout, &plan, &d.spec.declared, &in,
-                  &(rt_judge_options){.delta = o->delta}, &v);
+                  &(rt_judge_options){.truth = o->truth,
+                                      .budget_seconds = o->full ? 0 : o->budget,
+                                      .samples = o->samples,
+                                      .seed = o->seed,
+                                      .delta = o->delta},
+                  &v);
     if (st != RT_OK)
         goto reset_plan;
     c->code = v.pass ? 0 : 1;

@@ -17,7 +17,7 @@ static const struct {
 } table[] = {
     {"family", 1001, "NAME", GEN,
      "gaussian (default), exact, tracer, tilted, huge: see include/ringtrue/generate.h"},
-    {"seed", 1002, "N", GEN, "seed of the generator (default 1)"},
+    {"seed", 1002, "N", GEN | CHECK, "seed of the generator, or of the samples (default 1)"},
     {"batch", 1003, "N", PROBLEM, "batch size B (default 1)"},
     {"seqlen", 1004, "N", PROBLEM,
      "query tokens Sq of the whole sequence; k, M suffixes are 1024s (default 256)"},
@@ -48,6 +48,10 @@ static const struct {
     {"declare", 1022, "KEY=VALUE", CHECK,
      "override a key of the spec's arithmetic, e.g. exp=2.4e-7; may be repeated"},
     {"delta", 1023, "X", CHECK, "chance that a right result is called SUSPECT, per tensor (default 1e-6)"},
+    {"budget", 1032, "TIME", CHECK, "judge everything if it fits in this time (60s default; suffixes s, m, h), else a sample of rows and keys"},
+    {"full", 1033, NULL, CHECK, "judge everything, however long it takes"},
+    {"samples", 1034, "N", CHECK, "how many (token, head) rows, and as many keys, a sample has (default 1024)"},
+    {"truth", 1035, "NAME", CHECK, "exact (default: correctly rounded) or f64 (binary64 with its radius)"},
     {"json", 1024, NULL, PLAN | CHECK | DIFF | INFO, "one JSON object instead of text"},
     {"fingerprint", 1025, NULL, RUN | INFO, "one order-free fingerprint per tensor, by original position"},
     {"verify", 1026, NULL, PLAN, "say that the plan is proved (plan and run always prove it first)"},
@@ -146,6 +150,18 @@ static rt_status parse_real(rt_context *ctx, const char *flag, const char *text,
     *out = strtod(text, &end);
     if (end == text || *end != '\0' || !isfinite(*out))
         return rt_fail(ctx, RT_ERR_ARG, "--%s %s: a finite number is needed", flag, text);
+    return RT_OK;
+}
+
+/* A time: a positive number with s (or nothing), m or h behind it. */
+static rt_status parse_time(rt_context *ctx, const char *flag, const char *text, double *out)
+{
+    char *end = NULL;
+    const double v = strtod(text, &end);
+    const double unit = strcmp(end, "m") == 0 ? 60 : strcmp(end, "h") == 0 ? 3600 : *end == '\0' || strcmp(end, "s") == 0 ? 1 : 0;
+    if (end == text || !(v > 0) || !isfinite(v) || !(unit > 0))
+        return rt_fail(ctx, RT_ERR_ARG, "--%s %s: a positive time is needed, e.g. 60s, 5m, 1h", flag, text);
+    *out = v * unit;
     return RT_OK;
 }
 
@@ -291,6 +307,18 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     case 1031:
         o->results = true;
         return RT_OK;
+    case 1032:
+        return parse_time(ctx, name, v, &o->budget);
+    case 1033:
+        o->full = true;
+        return RT_OK;
+    case 1034:
+        return parse_int(ctx, name, v, 1, big, &o->samples);
+    case 1035:
+        if (strcmp(v, "exact") != 0 && strcmp(v, "f64") != 0)
+            return unknown(ctx, name, v, "exact f64");
+        o->truth = v[0] == 'e' ? RT_TRUTH_EXACT : RT_TRUTH_F64;
+        return RT_OK;
     case 'o':
         o->output = v;
         return RT_OK;
@@ -329,7 +357,9 @@ rt_status rt_options_parse(rt_context *ctx, int argc, char **argv, rt_options *o
                     .dim = 64,
                     .ranks = 1,
                     .dtype = RT_BF16,
-                    .arith = "f64"};
+                    .arith = "f64",
+                    .budget = 60,
+                    .truth = RT_TRUTH_EXACT};
     const int bit = verb_bit(argv[0]);
     if (bit == 0) {
         char names[100] = "";

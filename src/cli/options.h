@@ -24,11 +24,13 @@ typedef struct {
     const char *plan, *layout, *arith, *spec, *output, *remainder;
     const char *declare[RT_MAX_DECLARATIONS];
     int64_t n_declare;
-    double delta;
+    double delta, budget; /* budget: seconds */
+    int64_t samples;
+    rt_truth truth;
     bool has_layout, has_remainder, has_ranks, has_plan;
     rt_layout_kind layout_kind;
     rt_remainder remainder_kind;
-    bool json, fingerprint, force, verify, list, summary, forward_only, results, quiet, help;
+    bool json, fingerprint, force, verify, list, summary, forward_only, results, full, quiet, help;
 } rt_options;
 
 /* Parse the arguments after the verb.  RT_ERR_ARG with one line on what is wrong. */

@@ -5,6 +5,8 @@
  */
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <sys/stat.h>
 
 #include "io/dump.h"
@@ -230,4 +232,21 @@ void rt_dump_load(const rt_dump *d, rt_tensor_id t, int64_t b, int64_t pos, int6
 {
     const rt_view *v = d->views + (int64_t)t * d->spec.ranks;
     rt_load(v->dtype, rt_dump_row(d, t, b, pos, h), v->shape[3], row);
+}
+
+void rt_dump_release(rt_dump *d)
+{
+    size_t total = 0;
+    for (int64_t i = 0; i < d->n_files; i++)
+        total += d->files[i].map_size;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    const int64_t now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+    int64_t last = __atomic_load_n(&d->released, __ATOMIC_RELAXED);
+    if (total < (size_t)1 << 30 || now - last < 250 ||
+        !__atomic_compare_exchange_n(&d->released, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        return;
+    for (int64_t i = 0; i < d->n_files; i++)
+        if (d->files[i].map != NULL)
+            (void)madvise(d->files[i].map, d->files[i].map_size, MADV_DONTNEED);
 }

@@ -3,7 +3,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "judge/sweep.h"
+#include "judge/sample.h"
+#include "judge/truth.h"
 
 static double now(void)
 {
@@ -63,120 +64,196 @@ static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_lay
     }
     s->lambda[RT_OUT] = lambda_for(tensor_elements(p, RT_OUT), delta);
     const int32_t groups = partial_groups(plan, &plan->forward);
-    const int64_t Sq = p->seqlen_q, Sk = p->seqlen_k;
-    RT_TRY(rt_cut_create(ctx, Sk, groups > 1 ? l->side[RT_SIDE_KV].rank_of : NULL, groups, RT_BLOCK_K,
+    RT_TRY(rt_cut_create(ctx, p->seqlen_k, groups > 1 ? l->side[RT_SIDE_KV].rank_of : NULL, groups, RT_BLOCK_K,
                          &s->key_groups));
-    RT_TRY(rt_cut_create(ctx, Sq, groups > 1 ? l->side[RT_SIDE_Q].rank_of : NULL, groups, RT_BLOCK_Q,
+    RT_TRY(rt_cut_create(ctx, p->seqlen_q, groups > 1 ? l->side[RT_SIDE_Q].rank_of : NULL, groups, RT_BLOCK_Q,
                          &s->query_groups));
-    RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->keys));
-    RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_BLOCK_Q, &s->queries));
-    s->lo = rt_alloc(ctx, 2 * Sq + 2 * Sk, sizeof *s->lo);
-    s->k = rt_alloc(ctx, Sk * p->dim, sizeof *s->k);
-    s->v = rt_alloc(ctx, Sk * p->dim_v, sizeof *s->v);
-    s->k1 = rt_alloc(ctx, 4 * Sk + p->dim_v, sizeof *s->k1);
-    s->k_bad = rt_alloc(ctx, 2 * Sk, 1);
-    s->rows = rt_alloc(ctx, p->heads_q / p->heads_kv * Sq, sizeof *s->rows);
-    if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL ||
-        s->rows == NULL)
-        return RT_ERR_NOMEM;
-    s->hi = s->lo + Sq;
-    s->col_lo = s->hi + Sq;
-    s->col_hi = s->col_lo + Sk;
-    s->k2 = s->k1 + Sk;
-    s->v1 = s->k2 + Sk;
-    s->v2 = s->v1 + Sk;
-    s->v_max2 = s->v2 + Sk;
-    s->v_bad = s->k_bad + Sk;
-    for (int64_t i = 0; i < Sq; i++)
-        rt_mask_row(p, i, &s->lo[i], &s->hi[i]);
-    for (int64_t j = 0; j < Sk; j++)
-        rt_mask_column(p, j, &s->col_lo[j], &s->col_hi[j]);
+    return rt_sweep_memory(ctx, s);
+}
+
+/* How the work is to be done: everything; all rows and a sample of keys; or samples of both. */
+typedef enum { ALL, SAMPLED_KEYS, SAMPLED_BOTH } extent;
+
+typedef struct {
+    extent extent;
+    bool exact;
+    int64_t n_rows, n_keys; /* per (batch, head), where sampled */
+} decision;
+
+static double total_pairs(const rt_sweep *s)
+{
+    double n = 0;
+    for (int64_t i = 0; i < s->p->seqlen_q; i++)
+        n += (double)(s->hi[i] - s->lo[i]);
+    return n * (double)(s->p->batch * s->p->heads_q);
+}
+
+static int64_t per_head(int64_t samples, int64_t heads, int64_t most)
+{
+    const int64_t n = (samples + heads - 1) / heads;
+    return n < most ? n : most;
+}
+
+/* Decide by cost; alike on every process, since process 0's clock counts. */
+static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sweep_work *work, decision *d, double *estimate)
+{
+    const rt_problem *p = s->p;
+    const double pairs = total_pairs(s), processes = rt_comm_size(comm), budget = s->o->budget_seconds;
+    const int64_t samples = s->o->samples > 0 ? s->o->samples : 1024;
+    *d = (decision){.extent = ALL, .exact = s->o->truth == RT_TRUTH_EXACT};
+    *estimate = 0;
+    if (!(budget > 0) || pairs * 400e-9 < 0.25 * budget) /* sure to fit: no need to measure */
+        return RT_OK;
+    rt_cost cost = {0};
+    rt_status st = rt_comm_rank(comm) == 0 ? rt_judge_cost(ctx, s, work, &cost) : RT_OK;
+    RT_TRY(rt_comm_agree(ctx, comm, st));
+    RT_TRY(rt_comm_broadcast(ctx, comm, &cost, sizeof cost));
+    const double unit = 1e-9 / processes, plain = pairs * (cost.rows + cost.keys) * unit;
+    *estimate = plain + (d->exact ? pairs * cost.exact_all * unit : 0);
+    if (*estimate <= budget)
+        return RT_OK;
+    d->n_rows = per_head(samples, p->batch * p->heads_q, p->seqlen_q);
+    d->n_keys = per_head(samples, p->batch * p->heads_kv, p->seqlen_k);
+    const bool gradients = s->any[RT_DK] || s->any[RT_DV];
+    const double row_part = (double)d->n_rows / (double)p->seqlen_q, key_part = (double)d->n_keys / (double)p->seqlen_k;
+    const double keys = gradients ? pairs * key_part * cost.keys * unit : 0;
+    if (gradients && pairs * cost.rows * unit + keys <= budget) { /* every query's lse and delta can be had */
+        d->extent = SAMPLED_KEYS;
+        d->exact = false;
+        return RT_OK;
+    }
+    d->extent = SAMPLED_BOTH;
+    d->exact = d->exact && pairs * row_part * (cost.rows + cost.exact_rows) * unit + keys <= budget;
     return RT_OK;
 }
 
-static void sweep_reset(rt_sweep *s)
+/* The blocks of a pair's sample in place of all of them. */
+static rt_status cut_sample(rt_context *ctx, const rt_sweep *s, const rt_layout *l, rt_side side, int64_t n, rt_cut *cut)
 {
-    rt_cut_reset(&s->key_groups);
-    rt_cut_reset(&s->query_groups);
-    rt_cut_reset(&s->keys);
-    rt_cut_reset(&s->queries);
-    rt_free(s->lo);
-    rt_free(s->k);
-    rt_free(s->v);
-    rt_free(s->k1);
-    rt_free(s->k_bad);
-    rt_free(s->rows);
+    int64_t *list = rt_alloc(ctx, n, sizeof *list);
+    if (list == NULL)
+        return RT_ERR_NOMEM;
+    rt_sample_positions(&l->side[side], n, s->o->seed, (int)side, s->b, s->g, list);
+    rt_cut_reset(cut);
+    const rt_status st = rt_cut_from_list(ctx, list, n, side == RT_SIDE_Q ? RT_BLOCK_Q : RT_BLOCK_K, cut);
+    rt_free(list);
+    return st;
 }
 
-/* The keys and values of the pair in hand. */
-static void load_keys(rt_sweep *s)
+/* Progress, and memory given back, from the calling thread. */
+static void block_done(rt_sweep *s, int64_t *done, int64_t total)
 {
-    const int64_t D = s->p->dim, Dv = s->p->dim_v, Sk = s->p->seqlen_k;
-    const int64_t *pos = s->keys.order; /* 0, 1, 2, .. */
-#pragma omp parallel for schedule(static) default(none) shared(s, D, Dv, Sk, pos)
-    for (int64_t j = 0; j < Sk; j++) {
-        rt_sweep_load(s, RT_K, s->g, pos + j, 1, D, s->k + j * D, s->k_bad + j);
-        rt_sweep_load(s, RT_V, s->g, pos + j, 1, Dv, s->v + j * Dv, s->v_bad + j);
-        rt_sweep_norms(s->k + j * D, D, &s->k1[j], &s->k2[j]);
-        rt_sweep_norms(s->v + j * Dv, Dv, &s->v1[j], &s->v2[j]);
-    }
-    memset(s->v_max2, 0, (size_t)Dv * sizeof *s->v_max2);
-    s->any_bad = false;
-    for (int64_t j = 0; j < Sk; j++) {
-        s->any_bad = s->any_bad || s->k_bad[j] > 0 || s->v_bad[j] > 0;
-        for (int64_t d = 0; d < Dv; d++) {
-            const double y = s->v[j * Dv + d] * s->v[j * Dv + d];
-            s->v_max2[d] = y > s->v_max2[d] ? y : s->v_max2[d];
-        }
-    }
+    int64_t now_done;
+#pragma omp atomic capture
+    now_done = ++*done;
+    if (omp_get_thread_num() != 0)
+        return;
+    rt_progress(s->ctx, "judging, blocks", now_done, total);
+    if (s->in->release != NULL)
+        s->in->release(s->in->arg);
 }
 
-static void sweep_pair(rt_sweep *s, rt_sweep_work *work, int64_t *done, int64_t total)
+static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, rt_sweep_work *work, rt_verdict *v, int64_t *done,
+                            int64_t total)
 {
-    const int64_t group = s->p->heads_q / s->p->heads_kv, n = group * s->queries.blocks;
-    load_keys(s);
+    const int64_t group = s->p->heads_q / s->p->heads_kv;
+    rt_truths truths = {0};
+    rt_status st = RT_OK;
+    rt_sweep_load_keys(s);
+    s->x_out = s->x_lse = s->x_dq = s->x_dk = s->x_dv = NULL;
+    if (d->extent == SAMPLED_BOTH)
+        RT_TRY(cut_sample(s->ctx, s, l, RT_SIDE_Q, d->n_rows, &s->queries));
+    if (d->extent != ALL)
+        RT_TRY(cut_sample(s->ctx, s, l, RT_SIDE_KV, d->n_keys, &s->keys));
+    if (d->exact && !s->any_bad) {
+        st = rt_truths_create(s->ctx, s, d->extent == ALL, &truths);
+        if (st == RT_OK)
+            st = rt_truths_compute(s->ctx, s, &truths);
+        for (int t = 0; t < RT_TENSOR_COUNT; t++)
+            rt_certificate_add(&v->certificate[t], &truths.certificate[t]);
+        v->products[0] += truths.products[0];
+        v->products[1] += truths.products[1];
+        if (st != RT_OK)
+            goto reset_truths;
+    }
+    const int64_t n = group * s->queries.blocks;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, group, n, done, total)
-    for (int64_t i = 0; i < n;
-         i++) { /* the last rows see the most keys under a causal mask: they come first */
-        rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group,
-                      &work[omp_get_thread_num()]);
-#pragma omp atomic
-        ++*done;
-        if (omp_get_thread_num() == 0)
-            rt_progress(s->ctx, "judging, blocks", *done, total);
+    for (int64_t i = 0; i < n; i++) { /* the last rows see the most keys under a causal mask: they come first */
+        rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group, &work[omp_get_thread_num()]);
+        block_done(s, done, total);
     }
     if (s->any[RT_DK] || s->any[RT_DV]) {
+        if (d->extent == SAMPLED_BOTH)
+            rt_given_records(s);
         const int64_t m = s->keys.blocks;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, m, done, total)
         for (int64_t i = 0; i < m; i++) {
             rt_sweep_keys(s, i, &work[omp_get_thread_num()]);
-#pragma omp atomic
-            ++*done;
-            if (omp_get_thread_num() == 0)
-                rt_progress(s->ctx, "judging, blocks", *done, total);
+            block_done(s, done, total);
         }
     }
+reset_truths:
+    rt_truths_reset(&truths);
+    s->x_out = s->x_lse = s->x_dq = s->x_dk = s->x_dv = NULL;
+    return st;
 }
 
-/* Tallies of all processes, added in the order of the processes, to all. */
-static rt_status add_up(rt_context *ctx, rt_comm *comm, rt_tally tally[RT_TENSOR_COUNT])
+/* What the processes found, added in their order, to all. */
+typedef struct {
+    rt_tally tensor[RT_TENSOR_COUNT];
+    rt_certificate certificate[RT_TENSOR_COUNT];
+    int64_t products[2];
+} findings;
+
+static rt_status add_up(rt_context *ctx, rt_comm *comm, rt_verdict *v)
 {
+    findings *mine = rt_calloc(ctx, 2, sizeof *mine), *other = mine + 1;
     void *all = NULL;
     int64_t *offsets = NULL;
-    RT_TRY(rt_comm_gather(ctx, comm, tally, (int64_t)(RT_TENSOR_COUNT * sizeof *tally), &all, &offsets));
-    for (int32_t r = 1; all != NULL && r < rt_comm_size(comm); r++) {
-        rt_tally other[RT_TENSOR_COUNT];
-        memcpy(other, (char *)all + offsets[r], sizeof other);
-        for (int t = 0; t < RT_TENSOR_COUNT; t++)
-            rt_tally_merge(&tally[t], &other[t]);
+    RT_TRY(rt_comm_agree(ctx, comm, mine == NULL ? RT_ERR_NOMEM : RT_OK));
+    memcpy(mine->tensor, v->tensor, sizeof mine->tensor);
+    memcpy(mine->certificate, v->certificate, sizeof mine->certificate);
+    memcpy(mine->products, v->products, sizeof mine->products);
+    rt_status st = rt_comm_gather(ctx, comm, mine, (int64_t)sizeof *mine, &all, &offsets);
+    for (int32_t r = 1; st == RT_OK && all != NULL && r < rt_comm_size(comm); r++) {
+        memcpy(other, (char *)all + offsets[r], sizeof *other);
+        for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+            rt_tally_merge(&mine->tensor[t], &other->tensor[t]);
+            rt_certificate_add(&mine->certificate[t], &other->certificate[t]);
+        }
+        mine->products[0] += other->products[0];
+        mine->products[1] += other->products[1];
     }
     rt_free(all);
     rt_free(offsets);
-    return rt_comm_broadcast(ctx, comm, tally, (int64_t)(RT_TENSOR_COUNT * sizeof *tally));
+    if (st == RT_OK)
+        st = rt_comm_broadcast(ctx, comm, mine, (int64_t)sizeof *mine);
+    if (st == RT_OK) {
+        memcpy(v->tensor, mine->tensor, sizeof v->tensor);
+        memcpy(v->certificate, mine->certificate, sizeof v->certificate);
+        memcpy(v->products, mine->products, sizeof v->products);
+    }
+    rt_free(mine);
+    return st;
+}
+
+/* How much of each tensor was judged, against which truth. */
+static void describe(const rt_sweep *s, const decision *d, rt_verdict *v)
+{
+    const rt_problem *p = s->p;
+    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
+        const bool key = is_key_side((rt_tensor_id)t);
+        const int64_t heads = p->batch * (key ? p->heads_kv : p->heads_q), length = key ? p->seqlen_k : p->seqlen_q;
+        const bool sampled = key ? d->extent != ALL : d->extent == SAMPLED_BOTH;
+        v->total[t] = heads * length;
+        v->judged[t] = v->tensor[t].judged ? heads * (!sampled ? length : key ? d->n_keys : d->n_rows) : 0;
+        v->truth[t] = d->exact && !(key && d->extent != ALL) && !(t == RT_LSE && s->in->lse_base2) ? RT_TRUTH_EXACT : RT_TRUTH_F64;
+    }
+    v->given_lse = d->extent == SAMPLED_BOTH && (v->tensor[RT_DK].judged || v->tensor[RT_DV].judged);
 }
 
 rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
-                   const rt_plan *plan, const rt_declared *d, const rt_judge_input *in,
+                   const rt_plan *plan, const rt_declared *declared, const rt_judge_input *in,
                    const rt_judge_options *options, rt_verdict *out)
 {
     const double t0 = now();
@@ -190,27 +267,38 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     for (int i = 0; i < threads && st == RT_OK; i++)
         st = rt_sweep_work_create(ctx, p, &work[i]);
     if (st == RT_OK)
-        st = sweep_create(ctx, p, l, plan, d, in, &o, delta, &s);
+        st = sweep_create(ctx, p, l, plan, declared, in, &o, delta, &s);
     st = rt_comm_agree(ctx, comm, st);
     if (st != RT_OK)
         goto free_work;
 
+    decision d = {.extent = ALL};
+    st = decide(ctx, comm, &s, work, &d, &v.estimate);
+    if (st != RT_OK)
+        goto free_work;
+    if (d.extent == SAMPLED_BOTH && !(in->present[RT_LSE] && in->present[RT_OUT]))
+        s.any[RT_DK] = s.any[RT_DV] = false; /* nothing to be given: report them as not judged */
     const int64_t pairs = p->batch * p->heads_kv,
                   mine = (pairs + rt_comm_size(comm) - 1 - rt_comm_rank(comm)) / rt_comm_size(comm);
-    const int64_t blocks =
-        p->heads_q / p->heads_kv * s.queries.blocks + (s.any[RT_DK] || s.any[RT_DV] ? s.keys.blocks : 0);
+    const int64_t row_blocks = ((d.extent == SAMPLED_BOTH ? d.n_rows : p->seqlen_q) + RT_BLOCK_Q - 1) / RT_BLOCK_Q,
+                  key_blocks = ((d.extent != ALL ? d.n_keys : p->seqlen_k) + RT_BLOCK_K - 1) / RT_BLOCK_K;
+    const int64_t blocks = p->heads_q / p->heads_kv * row_blocks + (s.any[RT_DK] || s.any[RT_DV] ? key_blocks : 0);
     int64_t done = 0;
-    for (int64_t i = rt_comm_rank(comm); i < pairs; i += rt_comm_size(comm)) {
+    for (int64_t i = rt_comm_rank(comm); i < pairs && st == RT_OK; i += rt_comm_size(comm)) {
         s.b = i / p->heads_kv;
         s.g = i % p->heads_kv;
-        sweep_pair(&s, work, &done, mine * blocks);
+        st = sweep_pair(&s, l, &d, work, &v, &done, mine * blocks);
     }
+    st = rt_comm_agree(ctx, comm, st);
+    if (st != RT_OK)
+        goto free_work;
     for (int i = 0; i < threads; i++)
         for (int t = 0; t < RT_TENSOR_COUNT; t++)
             rt_tally_merge(&v.tensor[t], &work[i].tally[t]);
-    st = add_up(ctx, comm, v.tensor);
+    st = add_up(ctx, comm, &v);
     if (st != RT_OK)
         goto free_work;
+    describe(&s, &d, &v);
     bool any = false;
     v.pass = true;
     for (int t = 0; t < RT_TENSOR_COUNT; t++) {
@@ -222,7 +310,7 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     v.seconds = now() - t0;
     *out = v;
 free_work:
-    sweep_reset(&s);
+    rt_sweep_memory_reset(&s);
     for (int i = 0; work != NULL && i < threads; i++)
         rt_sweep_work_reset(&work[i]);
     rt_free(work);

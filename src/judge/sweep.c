@@ -192,3 +192,87 @@ rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n)
                           .var = b->u_p * b->u_p + b->u * b->u * adds,
                           .sys = rt_budget_dot_sys(b, (double)n, 1)};
 }
+
+void rt_sweep_take_exact(const double *exact, int64_t n, double *truth, rt_bounds *bounds)
+{
+    for (int64_t d = 0; d < n; d++) {
+        const double known = 0x1p-52 * fabs(exact[d]);
+        bounds[d].bound += known - bounds[d].radius;
+        bounds[d].lambda += known - bounds[d].radius;
+        bounds[d].radius = 0; /* exact[d] rounds to what the true value rounds to */
+        truth[d] = exact[d];
+    }
+}
+
+rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
+{
+    const rt_problem *p = s->p;
+    const int64_t Sq = p->seqlen_q, Sk = p->seqlen_k;
+    if (s->key_groups.order == NULL)
+        RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->key_groups));
+    if (s->query_groups.order == NULL)
+        RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_BLOCK_Q, &s->query_groups));
+    RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->keys));
+    RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_BLOCK_Q, &s->queries));
+    s->lo = rt_alloc(ctx, 2 * Sq + 3 * Sk, sizeof *s->lo);
+    s->k = rt_alloc(ctx, Sk * p->dim, sizeof *s->k);
+    s->v = rt_alloc(ctx, Sk * p->dim_v, sizeof *s->v);
+    s->k1 = rt_alloc(ctx, 4 * Sk + p->dim_v, sizeof *s->k1);
+    s->k_bad = rt_alloc(ctx, 2 * Sk, 1);
+    s->rows = rt_alloc(ctx, p->heads_q / p->heads_kv * Sq, sizeof *s->rows);
+    if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL || s->rows == NULL)
+        return RT_ERR_NOMEM;
+    s->hi = s->lo + Sq;
+    s->col_lo = s->hi + Sq;
+    s->col_hi = s->col_lo + Sk;
+    s->keys_all = s->col_hi + Sk;
+    s->k2 = s->k1 + Sk;
+    s->v1 = s->k2 + Sk;
+    s->v2 = s->v1 + Sk;
+    s->v_max2 = s->v2 + Sk;
+    s->v_bad = s->k_bad + Sk;
+    for (int64_t i = 0; i < Sq; i++)
+        rt_mask_row(p, i, &s->lo[i], &s->hi[i]);
+    for (int64_t j = 0; j < Sk; j++) {
+        rt_mask_column(p, j, &s->col_lo[j], &s->col_hi[j]);
+        s->keys_all[j] = j;
+    }
+    return RT_OK;
+}
+
+void rt_sweep_memory_reset(rt_sweep *s)
+{
+    rt_cut_reset(&s->key_groups);
+    rt_cut_reset(&s->query_groups);
+    rt_cut_reset(&s->keys);
+    rt_cut_reset(&s->queries);
+    rt_free(s->lo);
+    rt_free(s->k);
+    rt_free(s->v);
+    rt_free(s->k1);
+    rt_free(s->k_bad);
+    rt_free(s->rows);
+}
+
+void rt_sweep_load_keys(rt_sweep *s)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v, Sk = s->p->seqlen_k, *pos = s->keys_all;
+#pragma omp parallel for schedule(static, 64) default(none) shared(s, D, Dv, Sk, pos)
+    for (int64_t j = 0; j < Sk; j++) {
+        rt_sweep_load(s, RT_K, s->g, pos + j, 1, D, s->k + j * D, s->k_bad + j);
+        rt_sweep_load(s, RT_V, s->g, pos + j, 1, Dv, s->v + j * Dv, s->v_bad + j);
+        rt_sweep_norms(s->k + j * D, D, &s->k1[j], &s->k2[j]);
+        rt_sweep_norms(s->v + j * Dv, Dv, &s->v1[j], &s->v2[j]);
+        if (s->in->release != NULL && j % 65536 == 65535) /* pages that were read may go */
+            s->in->release(s->in->arg);
+    }
+    memset(s->v_max2, 0, (size_t)Dv * sizeof *s->v_max2);
+    s->any_bad = false;
+    for (int64_t j = 0; j < Sk; j++) {
+        s->any_bad = s->any_bad || s->k_bad[j] > 0 || s->v_bad[j] > 0;
+        for (int64_t d = 0; d < Dv; d++) {
+            const double y = s->v[j * Dv + d] * s->v[j * Dv + d];
+            s->v_max2[d] = y > s->v_max2[d] ? y : s->v_max2[d];
+        }
+    }
+}

@@ -46,6 +46,7 @@ typedef struct rt_sweep {
     rt_cut key_groups, query_groups, keys, queries; /* grouped, and plain blocks */
     int64_t *lo, *hi;                               /* Sq: keys [lo, hi) of each query */
     int64_t *col_lo, *col_hi;                       /* Sk: queries that see each key */
+    int64_t *keys_all;                              /* 0, 1, 2, .. Sk - 1 */
     int64_t b, g;                                   /* the batch and key head in hand */
     double *k, *v;             /* (Sk, D), (Sk, Dv), what is not finite replaced by 0 */
     double *k1, *k2, *v1, *v2; /* Sk: ||k||, ||k^2||, ||v||, ||v^2|| */
@@ -53,6 +54,8 @@ typedef struct rt_sweep {
     uint8_t *k_bad, *v_bad;    /* Sk: 0, 1 infinity, 2 NaN */
     bool any_bad;
     rt_row_record *rows; /* (heads of the group, Sq) */
+    /* Exact truths of the pair, NULL: binary64's.  By (head of the group, index in queries.order), by index in keys.order. */
+    double *x_out, *x_lse, *x_dq, *x_dk, *x_dv;
 } rt_sweep;
 
 typedef struct {
@@ -65,6 +68,12 @@ typedef struct {
     double *three, *keys; /* 3 (Q, K); sums of a key block: 11 (K, D + Dv) */
     rt_tally tally[RT_TENSOR_COUNT];
 } rt_sweep_work;
+
+/* The plain cuts and the arrays of s (p and in are set; key_groups and query_groups, where unset, become plain cuts too). */
+rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s) RT_NODISCARD;
+void rt_sweep_memory_reset(rt_sweep *s);
+/* Load the keys and values of the pair in hand. */
+void rt_sweep_load_keys(rt_sweep *s);
 
 rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_work *w) RT_NODISCARD;
 void rt_sweep_work_reset(rt_sweep_work *w);
@@ -107,6 +116,9 @@ typedef struct {
     double det, var, sys;
 } rt_sum_terms;
 rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n);
+
+/* The exact truth in place of binary64's: truth[d] = exact[d], whose radius is its last place. */
+void rt_sweep_take_exact(const double *exact, int64_t n, double *truth, rt_bounds *bounds);
 
 /* Judge one row of a tensor: `undefined` per element (NULL: none; 1 infinity, 2 NaN behind it). */
 void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id t, int64_t pos, int64_t head, int64_t n,

@@ -12,7 +12,9 @@
 enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K, SUMS = 11 };
 
 typedef struct {
-    int64_t nk, first;                     /* positions first .. first + nk - 1 */
+    int64_t nk, first;                     /* keys.order[first .. first + nk - 1] */
+    const int64_t *pos;                    /* their positions, ascending */
+    double k1[K], k2[K], v1[K], v2[K];
     int64_t lo, hi;                        /* queries that see any of them: [lo, hi) */
     double keys[K];                        /* (query, head) pairs that see each key */
     double e_k[K], y_k[K], e_v[K], y_v[K]; /* column sums of the det and sys readings */
@@ -44,11 +46,9 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
     r->nq = c->first[qb + 1] - c->first[qb];
     rt_sweep_load(s, RT_Q, h, r->pos, r->nq, D, w->q, r->bad);
     rt_sweep_load(s, RT_DOUT, h, r->pos, r->nq, Dv, w->dout, r->bad);
-    const double *k = s->k + x->first * D, *v = s->v + x->first * Dv;
-    const double *restrict k1 = s->k1 + x->first, *restrict k2 = s->k2 + x->first,
-                           *restrict v1 = s->v1 + x->first, *restrict v2 = s->v2 + x->first;
-    rt_gemm_nt(r->nq, x->nk, D, s->p->scale, w->q, D, k, D, 0.0, w->s, K);
-    rt_gemm_nt(r->nq, x->nk, Dv, 1.0, w->dout, Dv, v, Dv, 0.0, w->m2 + r->nq * K, K);
+    const double *restrict k1 = x->k1, *restrict k2 = x->k2, *restrict v1 = x->v1, *restrict v2 = x->v2;
+    rt_gemm_nt(r->nq, x->nk, D, s->p->scale, w->q, D, w->k, D, 0.0, w->s, K);
+    rt_gemm_nt(r->nq, x->nk, Dv, 1.0, w->dout, Dv, w->v, Dv, 0.0, w->m2 + r->nq * K, K);
     const rt_row_record *records = s->rows + (h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
     for (int64_t i = 0; i < r->nq; i++) {
         double *restrict p = w->m2 + i * K, *restrict ds = w->m2 + (r->nq + i) * K;
@@ -59,13 +59,13 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
         const double *restrict score = w->s + i * K;
         const rt_row_record *rec = &records[r->pos[i]];
         const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
-        if (hi <= x->first || lo >= x->first + x->nk) {
+        if (hi <= x->pos[0] || lo > x->pos[x->nk - 1]) {
             for (int64_t j = 0; j < x->nk; j++)
                 p[j] = ds[j] = pe[j] = pv[j] = py[j] = e[j] = var_ds[j] = y[j] = 0;
             continue;
         }
         for (int64_t j = 0; j < x->nk; j++) {
-            const bool seen = x->first + j >= lo && x->first + j < hi;
+            const bool seen = x->pos[j] >= lo && x->pos[j] < hi;
             w->vis[j] = seen ? 1.0 : 0.0;
             p[j] = seen ? score[j] - rec->lse : -RT_INF;
         }
@@ -176,8 +176,11 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
                                        : (rt_bounds){0};
         }
         memset(undefined, bad[j], (size_t)width);
-        const bool some = t == RT_DV && x->bad_g && mark_dims(s, x->first + j, w->got, undefined);
-        rt_tally_row(s, w, t, x->first + j, s->g, width, truth, bounds,
+        const bool some = t == RT_DV && x->bad_g && mark_dims(s, x->pos[j], w->got, undefined);
+        const double *exact = t == RT_DK ? s->x_dk : s->x_dv;
+        if (exact != NULL && x->keys[j] > 0)
+            rt_sweep_take_exact(exact + (x->first + j) * width, width, truth, bounds);
+        rt_tally_row(s, w, t, x->pos[j], s->g, width, truth, bounds,
                      bad[j] > 0 || some ? undefined : NULL);
     }
 }
@@ -187,8 +190,15 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
     const int64_t D = s->p->dim, Dv = s->p->dim_v, group = s->p->heads_q / s->p->heads_kv;
     key_block x = {.first = s->keys.first[kb], .lo = INT64_MAX, .hi = INT64_MIN};
     x.nk = s->keys.first[kb + 1] - x.first;
+    x.pos = s->keys.order + x.first;
     for (int64_t j = 0; j < x.nk; j++) {
-        const int64_t lo = s->col_lo[x.first + j], hi = s->col_hi[x.first + j];
+        const int64_t y = x.pos[j], lo = s->col_lo[y], hi = s->col_hi[y];
+        memcpy(w->k + j * D, s->k + y * D, (size_t)D * sizeof(double));
+        memcpy(w->v + j * Dv, s->v + y * Dv, (size_t)Dv * sizeof(double));
+        x.k1[j] = s->k1[y];
+        x.k2[j] = s->k2[y];
+        x.v1[j] = s->v1[y];
+        x.v2[j] = s->v2[y];
         if (lo < hi) {
             x.lo = rt_min64(x.lo, lo);
             x.hi = rt_max64(x.hi, hi);

@@ -262,6 +262,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         rt_row_record *rec =
             &s->rows[(r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q + r->pos[i]];
         memset(rec, 0, sizeof *rec);
+        const int64_t index = (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->queries.n + r->r0 + i;
         const double L = r->lse[i], n = (double)r->keys[i], joins = (double)(r->partials[i] - 1),
                      G = joins + 1;
         const bool joined = r->partials[i] > 1, empty = r->keys[i] == 0;
@@ -287,6 +288,8 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
                     truth = L * log2e;
                 }
             }
+            if (s->x_lse != NULL && !empty)
+                rt_sweep_take_exact(s->x_lse + index, 1, &truth, &bl);
             rt_tally_row(s, w, RT_LSE, r->pos[i], r->h, 1, &truth, &bl,
                          r->bad_p[i] > 0 ? &r->bad_p[i] : NULL);
         }
@@ -347,6 +350,8 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         }
         if (s->any[RT_OUT]) {
             const bool odd = mark_output(s, r, i, w, undefined);
+            if (s->x_out != NULL && !empty)
+                rt_sweep_take_exact(s->x_out + index * Dv, Dv, truth, bounds);
             rt_tally_row(s, w, RT_OUT, r->pos[i], r->h, Dv, truth, bounds, odd ? undefined : NULL);
         }
         rec->lse = L;
@@ -475,6 +480,9 @@ static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                                       : (rt_bounds){0};
         }
         memset(undefined, r->bad_s[i], (size_t)D);
+        const int64_t index = (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->queries.n + r->r0 + i;
+        if (s->x_dq != NULL && rec->keys > 0)
+            rt_sweep_take_exact(s->x_dq + index * D, D, truth, bounds);
         rt_tally_row(s, w, RT_DQ, r->pos[i], r->h, D, truth, bounds, r->bad_s[i] > 0 ? undefined : NULL);
     }
 }

@@ -121,6 +121,37 @@ static void show_details(FILE *f, const rt_report *r, const rt_verdict *v, rt_te
         show_element(f, r, id, "worst", &t->worst);
 }
 
+const char *rt_show_why_not(const rt_report *r, rt_tensor_id t)
+{
+    if (!r->present[t])
+        return "not in the dump";
+    return r->present[RT_DOUT] ? "sampled without lse and out in the dump, which its sample needs. Hint: --full"
+                               : "dout is not in the dump";
+}
+
+/* Which truth each tensor was held against, and how much of it was judged. */
+static void show_truth(FILE *f, const rt_verdict *v)
+{
+    for (int exact = 1; exact >= 0; exact--) {
+        int n = 0;
+        for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
+            if (v->tensor[t].judged && (v->truth[t] == RT_TRUTH_EXACT) == (exact == 1))
+                fprintf(f, "%s%s", n++ == 0 ? (exact == 1 ? "# truth     exact, correctly rounded: " : "# truth     f64, its radius of B * 2^-53 / u in both bounds: ") : " ",
+                        rt_tensor_name((rt_tensor_id)t));
+        if (n > 0)
+            fprintf(f, "\n");
+    }
+    int n = 0;
+    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
+        if (v->tensor[t].judged && v->judged[t] < v->total[t])
+            fprintf(f, "%s %s %lld of %lld", n++ == 0 ? "# sampled   (token, head) rows:" : ",", rt_tensor_name((rt_tensor_id)t),
+                    (long long)v->judged[t], (long long)v->total[t]);
+    if (n > 0)
+        fprintf(f, ";  all would take about %.0f s. Hint: --budget TIME, or --full\n", v->estimate);
+    if (v->given_lse)
+        fprintf(f, "# dk and dv are judged given the dump's LSE and out, whose bounds are carried along\n");
+}
+
 void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
 {
     fprintf(f, "# ringtrue %s  check %s\n", RT_VERSION, r->name);
@@ -130,11 +161,9 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
     if (r->layout->note[0] != '\0')
         fprintf(f, "# note      %s\n", r->layout->note);
     rt_show_declared(f, r->declared);
-    fprintf(f,
-            "# truth     f64 by %s; %d process%s, %d thread%s;  its radius, B * 2^-53 / u, is in both "
-            "bounds;  delta %.3g\n",
-            rt_blas_description(), r->processes, r->processes == 1 ? "" : "es", r->threads,
-            r->threads == 1 ? "" : "s", v->delta);
+    fprintf(f, "# run       %s; %d process%s, %d thread%s;  delta %.3g\n", rt_blas_description(), r->processes,
+            r->processes == 1 ? "" : "es", r->threads, r->threads == 1 ? "" : "s", v->delta);
+    show_truth(f, v);
     show_header(f);
     int judged = 0, passed = 0;
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
@@ -148,8 +177,9 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
             show_details(f, r, v, (rt_tensor_id)t);
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
         if (!v->tensor[t].judged)
-            fprintf(f, "# %s not judged: %s\n", rt_tensor_name((rt_tensor_id)t),
-                    !r->present[t] ? "not in the dump" : "dout is not in the dump");
+            fprintf(f, "# %s not judged: %s\n", rt_tensor_name((rt_tensor_id)t), rt_show_why_not(r, (rt_tensor_id)t));
+    if (v->products[0] > 0)
+        rt_show_certificates(f, v->certificate, v->products);
     if (!v->pass)
         fprintf(f, "# replay: %s\n", r->replay);
     fprintf(f, "# %d tensor%s judged: %d pass, %d fail;  %.2f s, peak memory %.0f MiB;  %s\n", judged,

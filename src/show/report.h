@@ -20,6 +20,8 @@ typedef struct {
     double peak_mib;
 } rt_report;
 
+/* Why a tensor was not judged. */
+const char *rt_show_why_not(const rt_report *r, rt_tensor_id t);
 void rt_show_problem(FILE *f, const rt_problem *p);
 /* How the elements of an exact run were decided; products[1] of products[0] BLAS products were wrong. */
 void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT], const int64_t products[2]);

@@ -25,7 +25,7 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
     const rt_tally *t = &v->tensor[id];
     if (!t->judged)
         return json_pack("{s:b, s:s}", "judged", 0, "why",
-                         r->present[id] ? "dout is not in the dump" : "not in the dump");
+                         rt_show_why_not(r, id));
     double z;
     const double bias = rt_tally_bias(t, &z);
     json_t *counts = json_object(), *ulps = json_array();
@@ -47,6 +47,11 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
                         json_pack("{s:I, s:I, s:I}", "minus_inf", (json_int_t)t->empty_minus_inf,
                                   "plus_inf", (json_int_t)t->empty_plus_inf, "zero",
                                   (json_int_t)t->empty_zero));
+    const rt_certificate *c = &v->certificate[id];
+    json_object_set_new(o, "truth", json_string(v->truth[id] == RT_TRUTH_EXACT ? "exact" : "f64"));
+    json_object_set_new(o, "rows", json_pack("{s:I, s:I}", "judged", (json_int_t)v->judged[id], "total", (json_int_t)v->total[id]));
+    json_object_set_new(o, "certificate", json_pack("{s:I, s:I, s:I, s:I}", "error_bound", (json_int_t)c->fast, "rational", (json_int_t)c->exact_case,
+                                                    "mpfr", (json_int_t)c->mpfr, "undecided", (json_int_t)c->undecided));
     if (t->has_first)
         json_object_set_new(o, "first", element(r, id, &t->first));
     if (t->has_worst)
@@ -61,9 +66,9 @@ rt_status rt_show_verdict_json(rt_context *ctx, FILE *f, const rt_report *r, con
     json_t *tensors = json_object();
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
         json_object_set_new(tensors, rt_tensor_name((rt_tensor_id)t), tensor(r, v, (rt_tensor_id)t));
-    json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:b, s:o, s:s, s:i, s:i, s:f, s:f, s:f, s:o, s:s}",
+    json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:b, s:o, s:b, s:i, s:i, s:f, s:f, s:f, s:o, s:s}",
                             "schema", 1, "ringtrue", RT_VERSION, "verb", "check", "dump", r->name, "pass",
-                            v->pass, "spec", json_loads(spec_text, 0, NULL), "truth", "f64", "processes",
+                            v->pass, "spec", json_loads(spec_text, 0, NULL), "given_lse", v->given_lse, "processes",
                             r->processes, "threads", r->threads, "delta", v->delta, "seconds", v->seconds,
                             "peak_mib", r->peak_mib, "tensors", tensors, "replay", r->replay);
     rt_free(spec_text);

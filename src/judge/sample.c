@@ -1,0 +1,167 @@
+/* Sampling.  The cost is measured, not guessed: a machine's BLAS and exp decide it. */
+#include "judge/sample.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "judge/truth.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void rt_sample_positions(const rt_layout_side *side, int64_t n, uint64_t seed, int which, int64_t b, int64_t g, int64_t *out)
+{
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t counter[4] = {(uint32_t)i, (uint32_t)which, (uint32_t)b, (uint32_t)g};
+        uint32_t word[4];
+        rt_philox(key, counter, word);
+        const int64_t first = side->length / n * i + side->length % n * i / n,
+                      end = side->length / n * (i + 1) + side->length % n * (i + 1) / n;
+        out[i] = side->pos[first + (int64_t)((((uint64_t)word[0] << 32) | word[1]) % (uint64_t)(end - first))];
+    }
+    qsort(out, (size_t)n, sizeof *out, ascending);
+}
+
+rt_status rt_cut_from_list(rt_context *ctx, const int64_t *positions, int64_t n, int64_t block, rt_cut *out)
+{
+    rt_cut c;
+    RT_TRY(rt_cut_create(ctx, n, NULL, 1, block, &c));
+    memcpy(c.order, positions, (size_t)n * sizeof *c.order);
+    for (int64_t x = 0; x < c.blocks; x++) {
+        c.low[x] = c.order[c.first[x]];
+        c.high[x] = c.order[c.first[x + 1] - 1];
+    }
+    *out = c;
+    return RT_OK;
+}
+
+/* A sweep of one head over the first tokens, full mask: every pair counts the same. */
+static rt_status probe(rt_context *ctx, const rt_sweep *like, rt_sweep_work *work, rt_problem *p, rt_sweep *s, int64_t n, rt_cost *out)
+{
+    s->ctx = ctx;
+    s->p = p;
+    s->in = like->in;
+    s->o = like->o;
+    s->budget = like->budget;
+    s->backward = like->backward;
+    memcpy(s->any, like->any, sizeof s->any);
+    memcpy(s->lambda, like->lambda, sizeof s->lambda);
+    const double pairs = (double)n * (double)n;
+    RT_TRY(rt_sweep_memory(ctx, s));
+    rt_sweep_load_keys(s);
+    double t0 = now();
+#pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work)
+    for (int64_t i = 0; i < s->queries.blocks; i++)
+        rt_sweep_rows(s, 0, i, &work[omp_get_thread_num()]);
+    out->rows = (now() - t0) * 1e9 / pairs;
+    t0 = now();
+    if (s->any[RT_DK] || s->any[RT_DV]) {
+#pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work)
+        for (int64_t i = 0; i < s->keys.blocks; i++)
+            rt_sweep_keys(s, i, &work[omp_get_thread_num()]);
+    }
+    out->keys = (now() - t0) * 1e9 / pairs;
+    for (int whole = 0; whole < 2; whole++) {
+        rt_truths t;
+        RT_TRY(rt_truths_create(ctx, s, whole == 1, &t));
+        t0 = now();
+        const rt_status st = rt_truths_compute(ctx, s, &t);
+        *(whole == 1 ? &out->exact_all : &out->exact_rows) = (now() - t0) * 1e9 / pairs;
+        rt_truths_reset(&t);
+        if (st != RT_OK)
+            return st;
+    }
+    return RT_OK;
+}
+
+rt_status rt_judge_cost(rt_context *ctx, const rt_sweep *like, rt_sweep_work *work, rt_cost *out)
+{
+    const int64_t n = rt_min64(1024, rt_min64(like->p->seqlen_q, like->p->seqlen_k));
+    rt_problem p = *like->p;
+    p.batch = p.heads_q = p.heads_kv = 1;
+    p.seqlen_q = p.seqlen_k = n;
+    p.mask = RT_MASK_FULL;
+    p.documents = 0;
+    p.cu_q = p.cu_k = NULL;
+    rt_sweep s = {0};
+    rt_judge_options silent = *like->o; /* what is measured is not observed */
+    silent.observe = NULL;
+    rt_sweep quiet = *like;
+    quiet.o = &silent;
+    const rt_status st = probe(ctx, &quiet, work, &p, &s, n, out);
+    rt_sweep_memory_reset(&s);
+    for (int i = 0; i < omp_get_max_threads(); i++)
+        memset(work[i].tally, 0, sizeof work[i].tally);
+    return st;
+}
+
+void rt_given_records(rt_sweep *s)
+{
+    const rt_problem *p = s->p;
+    const int64_t group = p->heads_q / p->heads_kv, Sq = p->seqlen_q, D = p->dim, Dv = p->dim_v;
+    rt_row_record worst = {0};
+    for (int64_t hl = 0; hl < group; hl++)
+        for (int64_t i = 0; i < s->queries.n; i++) {
+            const rt_row_record *r = &s->rows[hl * Sq + s->queries.order[i]];
+            worst.det_l = fmax(worst.det_l, r->det_l);
+            worst.var_l = fmax(worst.var_l, r->var_l);
+            worst.sys_l = fmax(worst.sys_l, r->sys_l);
+            if (r->g1 > 0) {
+                worst.det_d = fmax(worst.det_d, r->det_d / r->g1);
+                worst.var_d = fmax(worst.var_d, r->var_d / (r->g1 * r->g1));
+                worst.sys_d = fmax(worst.sys_d, r->sys_d / r->g1);
+            }
+        }
+    const double to_natural = s->in->lse_base2 ? 0x1.62e42fefa39efp-1 : 1;
+#pragma omp parallel default(none) shared(s, p, group, Sq, D, Dv, worst, to_natural)
+    {
+        double *row = rt_alloc(s->ctx, D + 2 * Dv, sizeof *row);
+#pragma omp for schedule(static, 256)
+        for (int64_t x = 0; x < group * Sq; x++) {
+            const int64_t h = s->g * group + x / Sq, i = x % Sq;
+            rt_row_record *r = &s->rows[x];
+            memset(r, 0, sizeof *r);
+            r->keys = s->hi[i] - s->lo[i];
+            if (row == NULL || r->keys == 0) {
+                r->bad_p = r->bad_s = row == NULL ? 2 : 0;
+                r->lse = -RT_INF;
+                continue;
+            }
+            double *q = row, *dout = row + D, *out = dout + Dv;
+            s->in->load(s->in->arg, RT_Q, s->b, i, h, q);
+            s->in->load(s->in->arg, RT_DOUT, s->b, i, h, dout);
+            s->in->load(s->in->arg, RT_OUT, s->b, i, h, out);
+            s->in->load(s->in->arg, RT_LSE, s->b, i, h, &r->lse);
+            r->lse *= to_natural;
+            rt_sweep_norms(q, D, &r->q1, &r->q2);
+            rt_sweep_norms(dout, Dv, &r->g1, &r->g2);
+            for (int64_t d = 0; d < Dv; d++)
+                r->delta += dout[d] * out[d];
+            if (!isfinite(r->delta + r->lse + r->q1 + r->g1)) { /* what hangs on it is not judged here; the row itself is, where it is sampled */
+                r->bad_p = r->bad_s = r->bad_g = 1;
+                r->lse = r->delta = r->q1 = r->q2 = r->g1 = r->g2 = 0;
+            }
+            r->top = r->lse;
+            r->det_l = worst.det_l;
+            r->var_l = worst.var_l;
+            r->sys_l = worst.sys_l;
+            r->det_d = worst.det_d * r->g1;
+            r->var_d = worst.var_d * r->g1 * r->g1;
+            r->sys_d = worst.sys_d * r->g1;
+        }
+        rt_free(row);
+    }
+}
