@@ -35,6 +35,7 @@ set(RT_SOURCES
   # arithmetic
   src/arithmetic/declared.c
   src/arithmetic/blas.c
+  src/arithmetic/blas_rate.c
   src/arithmetic/exp.c
   src/arithmetic/exp_avx2.c
   src/arithmetic/exp_avx512.c
@@ -96,6 +97,9 @@ set(RT_CLI_SOURCES
   src/cli/check.c
   src/cli/diff.c
   src/cli/info.c
+  src/cli/bench.c
+  src/cli/bench_pass.c
+  src/cli/bench_peer.c
   src/show/report.c
   src/show/report_json.c
 )

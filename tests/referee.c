@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DOT_BITS = 4400, FIRST_BITS = 320 };
+enum { DOT_BITS = 4400, FIRST_BITS = 320, MAX_SPREAD = 20000 };
 
 /* ---- formats --------------------------------------------------------------------------------------------- */
 
@@ -340,7 +340,7 @@ int64_t referee_results(const referee_inputs *in, rt_dtype format, rt_dtype lse_
             if (!doubt)
                 continue;
             if (second.bits == 0)
-                referee_evaluate(in, 1200 + (mpfr_prec_t)(4 * 1.443 * first.spread), &second);
+                referee_evaluate(in, 1200 + (mpfr_prec_t)(4 * 1.443 * (first.spread < MAX_SPREAD ? first.spread : MAX_SPREAD)), &second);
             doubt = false;
             mpfr_mul_2si(tolerance, second.mass[t][e], 80 - second.bits, MPFR_RNDU);
             got[t][e] = referee_round(t == RT_LSE ? lse_format : format, second.value[t][e], tolerance, &doubt);

@@ -133,7 +133,7 @@ static double element(const example *e, rt_tensor_id t, uint64_t *s)
     const double x = gaussian(s);
     switch (e->family) {
     case HUGE_LOGITS:
-        return t == RT_Q || t == RT_K ? 30 * x : x;
+        return t == RT_Q || t == RT_K ? 20 * x : x;
     case EQUAL:
     case TIES:
         if (t == RT_Q)
@@ -145,7 +145,7 @@ static double element(const example *e, rt_tensor_id t, uint64_t *s)
         return t == RT_V || t == RT_DOUT ? tiny(e->output) * (double)(below(s, 17) - 8) * (below(s, 2) ? 1 : 0.25) :
                below(s, 3) ? x : tiny(e->input) * (double)below(s, 9);
     case SINGLE:
-        return t == RT_V || t == RT_DOUT ? 1 + gap(e->output) * 0.5 * (double)below(s, 8) : below(s, 2) ? (double)(below(s, 4096) - 2048) : x;
+        return t == RT_V || t == RT_DOUT ? 1 + gap(e->output) * 0.5 * (double)below(s, 8) : below(s, 2) ? (double)(below(s, 64) - 32) : x;
     case INTEGERS:
         return (double)(below(s, 5) - 2);
     case OVERFLOW: {
@@ -155,7 +155,7 @@ static double element(const example *e, rt_tensor_id t, uint64_t *s)
         return t == RT_DOUT ? x : 0.5 * x;
     }
     case WIDE:
-        return ldexp(x, (int)below(s, 25) - (t == RT_Q || t == RT_K ? 16 : 12));
+        return ldexp(x, (int)below(s, 25) - (t == RT_Q || t == RT_K ? 21 : 12));
     case GAUSSIAN:
     case CANCELLING:
     case SINK:

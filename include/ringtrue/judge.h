@@ -83,9 +83,16 @@ typedef enum {
     RT_TRUTH_EXACT    /**< correctly rounded to the tensor's format, by the arithmetic `exact` */
 } rt_truth;
 
+typedef enum {
+    RT_SAMPLE_AUTO = 0, /**< as the budget demands */
+    RT_SAMPLE_KEYS,     /**< all rows of lse, out, dq; a sample of keys for dk, dv */
+    RT_SAMPLE_BOTH      /**< samples of both */
+} rt_sampling;
+
 typedef struct {
     rt_truth truth;        /**< the wish; a pair with a NaN or an infinity in k or v, and what the budget forbids, gets F64 */
     double budget_seconds; /**< > 0: rows and keys are sampled where all of them would take longer; 0: all are judged */
+    rt_sampling sampling;
     int64_t samples;       /**< how many (query, head) rows and (key, head) rows to sample; 0: 1024 of each */
     uint64_t seed;         /**< of the samples: spread over ranks, halves, documents and heads */
     double delta; /**< chance that a right result exceeds B_lambda somewhere in a tensor; 0: 1e-6 */

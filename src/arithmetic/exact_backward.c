@@ -97,7 +97,7 @@ static void add_rows(const job *j, scratch *w, const rt_part *part, int64_t b, i
 
 static double power_above(double x)
 {
-    if (!(x > 0))
+    if (!(x > 0x1p-901))
         return 0x1p-900;
     int e;
     (void)frexp(x, &e);

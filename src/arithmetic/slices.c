@@ -44,10 +44,11 @@ int rt_slices_bits(int64_t inner, int left)
     return left > 0 ? 53 - log - left : (53 - log) / 2;
 }
 
-/* The power of two above |x|: x < 2^E; for zero one so small that errors in its units do not count. */
+/* The power of two above |x|: x < 2^E; for zero, and what is near it, one so small that errors in its units do not count, and whose
+ * inverse is finite. */
 static double power_above(double x)
 {
-    if (!(x > 0))
+    if (!(x > 0x1p-901))
         return 0x1p-900;
     int e;
     (void)frexp(x, &e);

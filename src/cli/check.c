@@ -45,6 +45,7 @@ rt_status rt_cli_check(rt_cli *c)
     st = rt_judge(c->ctx, c->comm, &d.spec.problem, &d.layout, &plan, &d.spec.declared, &in,
                   &(rt_judge_options){.truth = o->truth,
                                       .budget_seconds = o->full ? 0 : o->budget,
+                                      .sampling = o->full ? RT_SAMPLE_AUTO : o->sampling,
                                       .samples = o->samples,
                                       .seed = o->seed,
                                       .delta = o->delta},

@@ -19,6 +19,7 @@ rt_status rt_cli_plan(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_check(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_diff(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_info(rt_cli *c) RT_NODISCARD;
+rt_status rt_cli_bench(rt_cli *c) RT_NODISCARD;
 
 /* Open the dump that the arguments name, `first` of them on. */
 rt_status rt_cli_open(rt_cli *c, int64_t first, int64_t count, rt_dump *out) RT_NODISCARD;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GEN = 1, RUN = 2, PLAN = 4, CHECK = 8, DIFF = 16, INFO = 32, PROBLEM = GEN | PLAN };
+enum { GEN = 1, RUN = 2, PLAN = 4, CHECK = 8, DIFF = 16, INFO = 32, BENCH = 64, PROBLEM = GEN | PLAN };
 
 static const struct {
     const char *name;
@@ -18,16 +18,16 @@ static const struct {
     {"family", 1001, "NAME", GEN,
      "gaussian (default), exact, tracer, tilted, huge: see include/ringtrue/generate.h"},
     {"seed", 1002, "N", GEN | CHECK, "seed of the generator, or of the samples (default 1)"},
-    {"batch", 1003, "N", PROBLEM, "batch size B (default 1)"},
-    {"seqlen", 1004, "N", PROBLEM,
-     "query tokens Sq of the whole sequence; k, M suffixes are 1024s (default 256)"},
+    {"batch", 1003, "N", PROBLEM | BENCH, "batch size B (default 1)"},
+    {"seqlen", 1004, "N", PROBLEM | BENCH,
+     "query tokens Sq of the whole sequence; k, M suffixes are 1024s (default 256; bench: 2048)"},
     {"seqlen-k", 1005, "N", PROBLEM, "key tokens Sk (default: seqlen)"},
-    {"heads", 1006, "N", PROBLEM, "query heads Hq (default 8)"},
-    {"kv-heads", 1007, "N", PROBLEM, "key heads Hkv, a divisor of heads (default: heads)"},
-    {"dim", 1008, "N", PROBLEM, "head dim D of q and k (default 64)"},
+    {"heads", 1006, "N", PROBLEM | BENCH, "query heads Hq (default 8)"},
+    {"kv-heads", 1007, "N", PROBLEM | BENCH, "key heads Hkv, a divisor of heads (default: heads)"},
+    {"dim", 1008, "N", PROBLEM | BENCH, "head dim D of q and k (default 64; bench: 128, and of v)"},
     {"dim-v", 1009, "N", PROBLEM, "head dim Dv of v and out (default: dim)"},
-    {"dtype", 1010, "NAME", PROBLEM, "bf16 (default), f16, f32, f64, e4m3, e5m2: of the inputs"},
-    {"mask", 1011, "NAME", PROBLEM, "full (default), causal, causal-bottom-right"},
+    {"dtype", 1010, "NAME", PROBLEM | BENCH, "bf16 (default), f16, f32, f64, e4m3, e5m2: of the inputs"},
+    {"mask", 1011, "NAME", PROBLEM | BENCH, "full (default), causal, causal-bottom-right"},
     {"cu-seqlens", 1012, "LIST", PROBLEM,
      "document boundaries, e.g. 0,128,320,512; the mask then holds inside documents"},
     {"cu-seqlens-k", 1013, "LIST", PROBLEM, "boundaries of the keys (default: cu-seqlens)"},
@@ -40,7 +40,8 @@ static const struct {
     {"remainder", 1017, "RULE", RUN | PLAN,
      "who holds the remainder: spread (default), ceil, last, refuse"},
     {"ranks", 1018, "P", RUN | PLAN, "context-parallel ranks P (default: the spec's, else 1)"},
-    {"arith", 1019, "NAME", RUN, "the arithmetic: f64 (default), exact (correctly rounded; results f32 unless --out-dtype)"},
+    {"arith", 1019, "NAME", RUN | BENCH,
+     "the arithmetic: f64 (default), f32 (fast), exact (correctly rounded; results f32); bench: a list (default: all)"},
     {"out-dtype", 1020, "NAME", RUN,
      "dtype of the results (default: the arithmetic's own; lse is f64 or f32)"},
     {"spec", 1021, "FILE", RUN | CHECK | INFO | DIFF | PLAN,
@@ -51,18 +52,22 @@ static const struct {
     {"budget", 1032, "TIME", CHECK, "judge everything if it fits in this time (60s default; suffixes s, m, h), else a sample of rows and keys"},
     {"full", 1033, NULL, CHECK, "judge everything, however long it takes"},
     {"samples", 1034, "N", CHECK, "how many (token, head) rows, and as many keys, a sample has (default 1024)"},
+    {"sample", 1036, "WHAT", CHECK, "auto (default: as the budget demands), keys, both"},
     {"truth", 1035, "NAME", CHECK, "exact (default: correctly rounded) or f64 (binary64 with its radius)"},
-    {"json", 1024, NULL, PLAN | CHECK | DIFF | INFO, "one JSON object instead of text"},
+    {"json", 1024, NULL, PLAN | CHECK | DIFF | INFO | BENCH, "JSON instead of text: one object (bench: an array of rows)"},
     {"fingerprint", 1025, NULL, RUN | INFO, "one order-free fingerprint per tensor, by original position"},
     {"verify", 1026, NULL, PLAN, "say that the plan is proved (plan and run always prove it first)"},
     {"list", 1027, NULL, PLAN, "the planners, one a line"},
     {"summary", 1028, NULL, PLAN, "counters only, no tiles and moves"},
     {"forward-only", 1029, NULL, GEN | RUN, "no dout (gen), no backward (run)"},
     {"results", 1031, NULL, GEN, "family tracer: out, lse, dq, dk, dv too, by closed form, for any length"},
+    {"iters", 1040, "N", BENCH, "timed repetitions (default 5)"},
+    {"warmup", 1041, "N", BENCH, "repetitions before them that are not timed (default 1)"},
+    {"peer", 1042, NULL, BENCH, "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
     {"output", 'o', "FOLDER", GEN | RUN, "where the dump goes; appears complete or not at all"},
     {"force", 1030, NULL, GEN | RUN, "replace an existing output folder"},
-    {"quiet", 'q', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO, "no progress on the terminal"},
-    {"help", 'h', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO, "this text"},
+    {"quiet", 'q', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "no progress on the terminal"},
+    {"help", 'h', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "this text"},
 };
 enum { N_FLAGS = sizeof table / sizeof table[0] };
 _Static_assert(sizeof table / sizeof table[0] <= 64, "rt_options.given has 64 bits");
@@ -81,6 +86,7 @@ static const struct {
     {"diff", "ringtrue diff A B [flags]",
      "Bits and ulps between two files, or two dumps by original position.", DIFF},
     {"info", "ringtrue info DUMP.. [flags]", "What a dump holds, and its spec.", INFO},
+    {"bench", "ringtrue bench [flags]", "Time the arithmetics against the BLAS on this machine.", BENCH},
 };
 
 static int verb_bit(const char *verb)
@@ -206,6 +212,21 @@ static rt_status unknown_arithmetic(rt_context *ctx, const char *flag, const cha
     return unknown(ctx, flag, value, names);
 }
 
+/* A list of names: bench. */
+static rt_status check_arithmetics(rt_context *ctx, const char *flag, const char *list)
+{
+    for (const char *at = list;; at++) {
+        char one[32];
+        const size_t n = strcspn(at, ",");
+        snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), at);
+        if (rt_arithmetic_find(one) == NULL)
+            return unknown_arithmetic(ctx, flag, list);
+        at += n;
+        if (*at == '\0')
+            return RT_OK;
+    }
+}
+
 static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *name, const char *v)
 {
     const int64_t big = INT64_C(1) << 40;
@@ -269,6 +290,8 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return parse_int(ctx, name, v, 1, 65536, &o->ranks);
     case 1019:
         o->arith = v;
+        if (strcmp(o->verb, "bench") == 0)
+            return check_arithmetics(ctx, name, v);
         return rt_arithmetic_find(v) != NULL ? RT_OK : unknown_arithmetic(ctx, name, v);
     case 1021:
         o->spec = v;
@@ -314,10 +337,20 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return RT_OK;
     case 1034:
         return parse_int(ctx, name, v, 1, big, &o->samples);
+    case 1036:
+        o->sampling = strcmp(v, "keys") == 0 ? RT_SAMPLE_KEYS : strcmp(v, "both") == 0 ? RT_SAMPLE_BOTH : RT_SAMPLE_AUTO;
+        return o->sampling != RT_SAMPLE_AUTO || strcmp(v, "auto") == 0 ? RT_OK : unknown(ctx, name, v, "auto keys both");
     case 1035:
         if (strcmp(v, "exact") != 0 && strcmp(v, "f64") != 0)
             return unknown(ctx, name, v, "exact f64");
         o->truth = v[0] == 'e' ? RT_TRUTH_EXACT : RT_TRUTH_F64;
+        return RT_OK;
+    case 1040:
+        return parse_int(ctx, name, v, 1, 100000, &o->iters);
+    case 1041:
+        return parse_int(ctx, name, v, 0, 100000, &o->warmup);
+    case 1042:
+        o->peer = true;
         return RT_OK;
     case 'o':
         o->output = v;
@@ -357,6 +390,8 @@ rt_status rt_options_parse(rt_context *ctx, int argc, char **argv, rt_options *o
                     .dim = 64,
                     .ranks = 1,
                     .dtype = RT_BF16,
+                    .iters = 5,
+                    .warmup = 1,
                     .arith = "f64",
                     .budget = 60,
                     .truth = RT_TRUTH_EXACT};
@@ -366,6 +401,11 @@ rt_status rt_options_parse(rt_context *ctx, int argc, char **argv, rt_options *o
         for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
             snprintf(names + strlen(names), sizeof names - strlen(names), " %s", verbs[i].name);
         return rt_fail(ctx, RT_ERR_ARG, "unknown verb; allowed:%s. Hint: ringtrue --help", names);
+    }
+    if (bit == BENCH) {
+        o.seqlen = 2048;
+        o.dim = 128;
+        o.arith = "f32,f64,exact";
     }
     struct option longs[N_FLAGS + 1];
     memset(longs, 0, sizeof longs);
@@ -427,7 +467,7 @@ void rt_options_reset(rt_options *o)
 const char *rt_options_problem_flag(const rt_options *o)
 {
     for (int i = 0; i < N_FLAGS; i++)
-        if (table[i].verbs == PROBLEM && (o->given >> i & 1) != 0)
+        if ((table[i].verbs & ~BENCH) == PROBLEM && (o->given >> i & 1) != 0)
             return table[i].name;
     return NULL;
 }

@@ -27,6 +27,9 @@ typedef struct {
     double delta, budget; /* budget: seconds */
     int64_t samples;
     rt_truth truth;
+    rt_sampling sampling;
+    int64_t iters, warmup; /* bench */
+    bool peer;
     bool has_layout, has_remainder, has_ranks, has_plan;
     rt_layout_kind layout_kind;
     rt_remainder remainder_kind;

@@ -102,6 +102,13 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
     const int64_t samples = s->o->samples > 0 ? s->o->samples : 1024;
     *d = (decision){.extent = ALL, .exact = s->o->truth == RT_TRUTH_EXACT};
     *estimate = 0;
+    d->n_rows = per_head(samples, p->batch * p->heads_q, p->seqlen_q);
+    d->n_keys = per_head(samples, p->batch * p->heads_kv, p->seqlen_k);
+    if (s->o->sampling != RT_SAMPLE_AUTO) {
+        d->extent = s->o->sampling == RT_SAMPLE_KEYS ? SAMPLED_KEYS : SAMPLED_BOTH;
+        d->exact = d->exact && d->extent == SAMPLED_BOTH;
+        return RT_OK;
+    }
     if (!(budget > 0) || pairs * 400e-9 < 0.25 * budget) /* sure to fit: no need to measure */
         return RT_OK;
     rt_cost cost = {0};
@@ -112,8 +119,6 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
     *estimate = plain + (d->exact ? pairs * cost.exact_all * unit : 0);
     if (*estimate <= budget)
         return RT_OK;
-    d->n_rows = per_head(samples, p->batch * p->heads_q, p->seqlen_q);
-    d->n_keys = per_head(samples, p->batch * p->heads_kv, p->seqlen_k);
     const bool gradients = s->any[RT_DK] || s->any[RT_DV];
     const double row_part = (double)d->n_rows / (double)p->seqlen_q, key_part = (double)d->n_keys / (double)p->seqlen_k;
     const double keys = gradients ? pairs * key_part * cost.keys * unit : 0;

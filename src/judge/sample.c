@@ -155,8 +155,10 @@ void rt_given_records(rt_sweep *s)
                 r->lse = r->delta = r->q1 = r->q2 = r->g1 = r->g2 = 0;
             }
             r->top = r->lse;
-            r->det_l = worst.det_l;
-            r->var_l = worst.var_l;
+            /* the kernel may have used it before it was rounded to what is stored */
+            const double half = 0.5 * rt_ulp(s->in->dtype[RT_LSE], r->lse / to_natural) * to_natural;
+            r->det_l = worst.det_l + half;
+            r->var_l = worst.var_l + half * half;
             r->sys_l = worst.sys_l;
             r->det_d = worst.det_d * r->g1;
             r->var_d = worst.var_d * r->g1 * r->g1;

@@ -147,7 +147,12 @@ static void show_truth(FILE *f, const rt_verdict *v)
             fprintf(f, "%s %s %lld of %lld", n++ == 0 ? "# sampled   (token, head) rows:" : ",", rt_tensor_name((rt_tensor_id)t),
                     (long long)v->judged[t], (long long)v->total[t]);
     if (n > 0)
-        fprintf(f, ";  all would take about %.0f s. Hint: --budget TIME, or --full\n", v->estimate);
+    {
+        if (v->estimate > 0)
+            fprintf(f, ";  all would take about %.0f s. Hint: --budget TIME, or --full\n", v->estimate);
+        else
+            fprintf(f, ";  --full judges all\n");
+    }
     if (v->given_lse)
         fprintf(f, "# dk and dv are judged given the dump's LSE and out, whose bounds are carried along\n");
 }
