@@ -56,6 +56,7 @@ set(RT_SOURCES
   src/arithmetic/exact_decide.c
   src/arithmetic/exact_finish.c
   src/arithmetic/exact_mpfr.c
+  src/arithmetic/exact_mpfr_lead.c
   src/arithmetic/exact_mpfr_gradient.c
   src/arithmetic/exact_kernels_plain.c
   src/arithmetic/exact_kernels_avx2.c

@@ -39,9 +39,11 @@ double rt_blas_rate_once(const rt_blas_rate *r)
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
     if (r->s != NULL)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, r->s, n, r->s + size, n, 0.0f, r->s + 2 * size, n);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0f, r->s, n, r->s + size, n, 0.0f,
+                    r->s + 2 * size, n);
     else
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0, r->d, n, r->d + size, n, 0.0, r->d + 2 * size, n);
+        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, n, n, 1.0, r->d, n, r->d + size, n, 0.0,
+                    r->d + 2 * size, n);
     clock_gettime(CLOCK_MONOTONIC, &b);
     return (double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec);
 }

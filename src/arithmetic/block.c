@@ -99,11 +99,7 @@ void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride,
 
 void rt_gemm_alone(void)
 {
-    if (openblas_get_num_threads() == 1)
-        return;
-    const int threads = omp_get_max_threads();
-    openblas_set_num_threads(1); /* the OpenMP flavour sets OpenMP's number too */
-    omp_set_num_threads(threads);
+    omp_set_num_threads(1);
 }
 
 void rt_gemm_nt(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,

@@ -51,10 +51,11 @@ bool rt_rows_not_finite(const double *rows, int64_t n, int64_t width, int64_t st
 void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags,
                    double *out);
 
-/* From here on the BLAS computes with the calling thread alone.  Our own team would make it do so, but not
- * a team of one that was meant to be larger (OMP_DYNAMIC, a thread limit): there it starts threads of its
- * own, with other bits, or waits for threads that it does not get.  The number of threads of our own teams
- * stays as it is. */
+/* Called by each thread of a team before its products: the BLAS then computes with that thread alone.  In a
+ * team of several it would anyway; in a team of one that was meant to be larger (a thread limit,
+ * OMP_DYNAMIC) it would start threads of its own, which changes the bits, or wait for ever for threads that
+ * it does not get.  The number that is set here is the implicit task's and ends with the parallel region.
+ */
 void rt_gemm_alone(void);
 
 /* C (m x n, row stride ldc) = alpha A B + beta C, with B transposed (nt: stored n x k), none (nn), or A

@@ -82,8 +82,8 @@ rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_
 /* Ziv's test: the value of `format` nearest to hi + lo, if no number within r of it rounds to another; zeros are +0, what overflows is an
  * infinity (NaN in e4m3).  False: undecided. */
 bool rt_exact_decide(rt_dtype format, double hi, double lo, double r, double *out);
-/* The candidate for a number near x and the distances to the midpoints with its neighbours, below and above. */
-void rt_exact_candidate(rt_dtype format, double x, double *value, double *below, double *above);
+/* The candidate for a number near x and the distances to its neighbours, below and above (twice those to the midpoints). */
+void rt_exact_candidate(rt_dtype format, double x, double *value, double *gap_below, double *gap_above);
 
 /* Where the rows of a problem come from, for what must be computed again. */
 typedef struct {

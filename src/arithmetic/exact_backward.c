@@ -285,6 +285,7 @@ rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n
     j.alpha = rt_exact_scale(p, &j.alpha_error);
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(j, blocks, work, units, heads, g0, group, head0, head1, n_q, n_kv, p, poke, poke_arg)
     for (int64_t u = 0; u < units; u++) {
+        rt_gemm_alone();
         const int64_t b = u / heads, g = g0 + u % heads;
         scratch *w = &work[omp_get_thread_num()];
         rt_exact_keys_cut(&w->keys, p, rt_part_at(j.x->k, b, g, 0), rt_part_at(j.x->v, b, g, 0), n_kv, true);

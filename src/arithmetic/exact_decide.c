@@ -15,7 +15,7 @@ static double next_up(double x)
     return x;
 }
 
-void rt_exact_candidate(rt_dtype format, double x, double *value, double *below, double *above)
+void rt_exact_candidate(rt_dtype format, double x, double *value, double *gap_below, double *gap_above)
 {
     const double max = rt_max_finite(format);
     double c = rt_round_to(format, x);
@@ -25,18 +25,19 @@ void rt_exact_candidate(rt_dtype format, double x, double *value, double *below,
     const double up = format == RT_F64 ? next_up(c) : rt_round_up(format, next_up(c));
     const double down = format == RT_F64 ? -next_up(-c) : rt_round_down(format, -next_up(-c));
     *value = c;
-    *above = 0.5 * (isfinite(up) ? up - c : rt_ulp(format, max));
-    *below = 0.5 * (isfinite(down) ? c - down : rt_ulp(format, max));
+    *gap_above = isfinite(up) ? up - c : rt_ulp(format, max);
+    *gap_below = isfinite(down) ? c - down : rt_ulp(format, max);
 }
 
 bool rt_exact_decide(rt_dtype format, double hi, double lo, double r, double *out)
 {
     if (!isfinite(hi) || !isfinite(lo) || !(r >= 0))
         return false;
-    double c, below, above;
-    rt_exact_candidate(format, hi, &c, &below, &above);
+    double c, gap_below, gap_above;
+    rt_exact_candidate(format, hi, &c, &gap_below, &gap_above);
     const double max = rt_max_finite(format);
     for (int turn = 0; turn < 2; turn++) {
+        const double above = 0.5 * gap_above, below = 0.5 * gap_below; /* 0 for binary64's subnormals: never certain */
         const rt_dd d = rt_dd_add_d(rt_two_sum(hi, -c), lo); /* x - c */
         const double slack = r * (1 + 0x1p-40) + 0x1p-1000, distance = d.hi + d.lo;
         /* strictly between the midpoints; d.hi - above is nearly exact near the midpoint, where it matters */
@@ -56,7 +57,7 @@ bool rt_exact_decide(rt_dtype format, double hi, double lo, double r, double *ou
         /* hi alone was nearest to c, but hi + lo lies beyond a midpoint: try that neighbour */
         if (!(fabs(distance) > 0))
             return false;
-        rt_exact_candidate(format, distance > 0 ? next_up(c + above) : -next_up(-(c - below)), &c, &below, &above);
+        rt_exact_candidate(format, distance > 0 ? next_up(c + above) : -next_up(-(c - below)), &c, &gap_below, &gap_above);
     }
     return false;
 }

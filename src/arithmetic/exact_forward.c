@@ -248,6 +248,7 @@ rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_
             const int64_t h0 = rt_max64(head0, j.g * group), heads = rt_min64(head1, (j.g + 1) * group) - h0, units = heads * blocks.n_qb;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(j, blocks, work, units, heads, h0, poke, poke_arg)
             for (int64_t u = 0; u < units; u++) {
+                rt_gemm_alone();
                 block(&j, h0 + u % heads, blocks.n_qb - 1 - u / heads, &work[omp_get_thread_num()]);
                 if (poke != NULL && omp_get_thread_num() == 0)
                     poke(poke_arg);

@@ -74,7 +74,7 @@ rt_status rt_mpfr_row_load(rt_context *ctx, const rt_exact_source *s, int64_t b,
     mpfr_clear(term);
     qsort(order, (size_t)r->n, sizeof *order, by_score);
     for (int64_t j = 0; j < r->n; j++) {
-        if (j > 0 && mpfr_cmp(*order[j], *order[j - 1]) != 0)
+        if (j > 0 && mpfr_cmp(*order[j], *order[j - 1]) != 0 && (p->scale < 0 || p->scale > 0)) /* scale 0: all weigh the same */
             r->classes++;
         r->class_of[order[j] - score] = r->classes;
     }
@@ -97,30 +97,35 @@ void rt_mpfr_scale(mpfr_t x, const rt_problem *p)
 /* The rounding of x with error at most r (both MPFR numbers); exact: r = 0 and ties go to even.  False: undecided. */
 bool rt_mpfr_decide(rt_dtype format, const mpfr_t x, const mpfr_t r, bool exact, double *out)
 {
-    double c, below, above;
-    rt_exact_candidate(format, mpfr_get_d(x, MPFR_RNDN), &c, &below, &above);
+    double c, gap_below, gap_above;
+    rt_exact_candidate(format, mpfr_get_d(x, MPFR_RNDN), &c, &gap_below, &gap_above);
     bool done = false;
-    mpfr_t d, e;
+    mpfr_t d, e, half;
     mpfr_inits2(mpfr_get_prec(x) + 64, d, e, (mpfr_ptr)0);
+    mpfr_init2(half, 53);
     const double max = rt_max_finite(format);
     for (int turn = 0; turn < 3 && !done; turn++) {
         mpfr_sub_d(d, x, c, MPFR_RNDN);
-        mpfr_d_sub(e, above, d, MPFR_RNDN); /* to the midpoint above */
+        mpfr_set_d(half, gap_above, MPFR_RNDN);
+        mpfr_div_2ui(half, half, 1, MPFR_RNDN);
+        mpfr_sub(e, half, d, MPFR_RNDN); /* to the midpoint above */
         const int up = mpfr_cmp(e, r);
         const bool beyond_up = mpfr_sgn(e) < 0 && mpfr_cmpabs(e, r) > 0;
-        mpfr_add_d(e, d, below, MPFR_RNDN);
+        mpfr_set_d(half, gap_below, MPFR_RNDN);
+        mpfr_div_2ui(half, half, 1, MPFR_RNDN);
+        mpfr_add(e, d, half, MPFR_RNDN);
         const int down = mpfr_cmp(e, r);
         const bool beyond_down = mpfr_sgn(e) < 0 && mpfr_cmpabs(e, r) > 0;
         if (up > 0 && down > 0) {
             *out = c;
             done = true;
         } else if (exact && (up == 0 || down == 0)) { /* a tie: rt_round_to knows which is even */
-            const double tie = up == 0 ? c + above : c - below;
+            const double tie = up == 0 ? c + 0.5 * gap_above : c - 0.5 * gap_below;
             *out = rt_round_to(format, tie);
-            if (format == RT_F64) { /* c + above is no double: the even neighbour of two */
+            if (format == RT_F64) { /* the midpoint is no double: the even neighbour of two */
                 uint64_t bits;
                 memcpy(&bits, &c, sizeof bits);
-                *out = (bits & 1) == 0 ? c : up == 0 ? c + 2 * above : c - 2 * below;
+                *out = (bits & 1) == 0 ? c : up == 0 ? c + gap_above : c - gap_below;
             }
             done = true;
         } else if (c >= max && beyond_up) {
@@ -130,12 +135,12 @@ bool rt_mpfr_decide(rt_dtype format, const mpfr_t x, const mpfr_t r, bool exact,
             *out = rt_round_to(format, -2 * max);
             done = true;
         } else if (beyond_up || beyond_down) {
-            rt_exact_candidate(format, beyond_up ? c + 1.5 * above : c - 1.5 * below, &c, &below, &above);
+            rt_exact_candidate(format, beyond_up ? c + 0.75 * gap_above : c - 0.75 * gap_below, &c, &gap_below, &gap_above);
         } else {
             break;
         }
     }
-    mpfr_clears(d, e, (mpfr_ptr)0);
+    mpfr_clears(d, e, half, (mpfr_ptr)0);
     if (done && !(*out < 0 || *out > 0) && !isnan(*out))
         *out = 0.0; /* zeros are +0 */
     return done;
@@ -222,9 +227,16 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
         if (rational_output(&r, d, Dv, format, &out[d])) {
             todo[d] = false;
             cert[RT_OUT].exact_case++;
+        } else if (rt_mpfr_leading_output(s->p, &r, d, format, &out[d])) {
+            todo[d] = false;
+            cert[RT_OUT].mpfr++;
         } else {
             open++;
         }
+    }
+    if (*todo_lse && rt_mpfr_leading_lse(s->p, &r, lse_format, lse)) {
+        *todo_lse = false;
+        cert[RT_LSE].mpfr++;
     }
     mpfr_t *w = rt_alloc(ctx, r.n, sizeof *w);
     if (w == NULL) {
@@ -271,18 +283,7 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
             if (r.n == 1) { /* L = alpha s */
                 mpfr_t full;
                 mpfr_init2(full, 2 * EXACT_BITS);
-                rt_mpfr_scale(full, s->p);
-                mpfr_mul(full, full, r.score[0], MPFR_RNDN);
-                exact = s->p->scale_kind != RT_SCALE_RSQRT_DIM || mpfr_zero_p(r.score[0]);
-                const long root = (long)(sqrt((double)s->p->dim) + 0.5);
-                if (!exact && root * root == s->p->dim) { /* alpha = 1/root: a whole quotient, or a repeating fraction */
-                    mpfr_div_si(full, r.score[0], root, MPFR_RNDN);
-                    mpfr_t back;
-                    mpfr_init2(back, 2 * EXACT_BITS + 64);
-                    mpfr_mul_si(back, full, root, MPFR_RNDN);
-                    exact = mpfr_cmp(back, r.score[0]) == 0;
-                    mpfr_clear(back);
-                }
+                exact = rt_mpfr_scaled(s->p, r.score[0], full);
                 if (exact)
                     mpfr_set_zero(error, 1);
                 if (rt_mpfr_decide(lse_format, exact ? full : x, error, exact, lse)) {

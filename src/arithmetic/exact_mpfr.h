@@ -27,4 +27,12 @@ double rt_mpfr_weights(const rt_problem *p, const rt_mpfr_row *r, mpfr_t *w, mpf
 /* The rounding of x with error at most r; exact: r = 0, and ties go to even.  False: undecided. */
 bool rt_mpfr_decide(rt_dtype format, const mpfr_t x, const mpfr_t r, bool exact, double *out);
 
+
+/* out = scale * score (2 RT_EXACT_BITS wide); whether that is exact. */
+bool rt_mpfr_scaled(const rt_problem *p, const mpfr_t score, mpfr_t out);
+/* The highest class's own O_d, or L, is a midpoint of the format, and the others, however small, decide on which side of it the
+ * result lies: whether that was the case and could be told.  No precision within reach would show a weight of exp(-100000). */
+bool rt_mpfr_leading_output(const rt_problem *p, const rt_mpfr_row *r, int64_t d, rt_dtype format, double *out);
+bool rt_mpfr_leading_lse(const rt_problem *p, const rt_mpfr_row *r, rt_dtype format, double *lse);
+
 #endif

@@ -51,7 +51,7 @@ static void add(work *w, const mpfr_t c, const mpfr_t bound, const double *x, mp
         mpfr_add(w->sum[d], w->sum[d], t, MPFR_RNDN);
         mpfr_mul_d(t, bound, fabs(x[d]), MPFR_RNDU);
         mpfr_add(w->error[d], w->error[d], t, MPFR_RNDU);
-        if (!mpfr_zero_p(c) && (x[d] < 0 || x[d] > 0))
+        if (!mpfr_zero_p(bound) && (x[d] < 0 || x[d] > 0)) /* c may have been cancelled to 0 at this precision */
             w->all_zero = false;
     }
 }
@@ -63,6 +63,10 @@ static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr
     const int64_t D = p->dim, Dv = p->dim_v;
     rt_mpfr_row r;
     RT_TRY(rt_mpfr_row_load(ctx, w->s, w->b, h, i, &r));
+    if (r.n == 0) { /* dq of an empty row is 0 */
+        rt_mpfr_row_reset(&r);
+        return RT_OK;
+    }
     w->s->load(w->s->arg, RT_DOUT, w->b, i, h, w->dout);
     double *q = w->k + D;
     w->s->load(w->s->arg, RT_Q, w->b, i, h, q);
@@ -89,7 +93,7 @@ static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr
         double largest = 0;
         mpfr_set_zero(delta, 1);
         for (int64_t j = 0; j < r.n; j++) {
-            double mass = 0;
+            double mass = (double)Dv * 0x1p-1074;
             for (int64_t d = 0; d < Dv; d++)
                 mass += fabs(w->dout[d] * r.v[j * Dv + d]);
             largest = mass > largest ? mass : largest;

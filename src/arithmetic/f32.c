@@ -1,4 +1,5 @@
-/* Arithmetic f32: binary32 tiles for previews and teaching: how states join and rows end.  Nothing is promised about bits. */
+/* Arithmetic f32: binary32 tiles for previews and teaching: how states join and rows end.  Nothing is
+ * promised about bits. */
 #include "arithmetic/f32.h"
 
 #include <string.h>
@@ -71,8 +72,8 @@ static void fill(int64_t doubles, float value, double *out)
 }
 
 /* The raw join, as f64's: an empty side leaves the other as it is, NaN on either side makes the row NaN. */
-void rt_f32_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in, double *acc, double *m,
-                 double *l)
+void rt_f32_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in,
+                 double *acc, double *m, double *l)
 {
     const int64_t doubles = packed(width);
     for (int64_t i = 0; i < rows; i++) {
@@ -90,18 +91,21 @@ void rt_f32_join(int64_t rows, int64_t width, const double *acc_in, const double
             continue;
         }
         const double top = m_in[i] > m[i] ? m_in[i] : m[i];
-        const double c = rt_exp_scalar(RT_F32_LN2 * (m[i] - top)), c_in = rt_exp_scalar(RT_F32_LN2 * (m_in[i] - top));
+        const double c = rt_exp_scalar(RT_F32_LN2 * (m[i] - top)),
+                     c_in = rt_exp_scalar(RT_F32_LN2 * (m_in[i] - top));
         l[i] = l[i] * c + l_in[i] * c_in;
         combine(doubles, (float)c, acc_in + i * doubles, (float)c_in, acc + i * doubles);
         m[i] = top;
     }
 }
 
-void rt_f32_join_row(int64_t width, const float *acc_in, double m_in, double l_in, bool fresh, double *acc, double *m, double *l)
+void rt_f32_join_row(int64_t width, const float *acc_in, double m_in, double l_in, bool fresh, double *acc,
+                     double *m, double *l)
 {
     if (!fresh && !rt_is_minus_inf(m_in) && !rt_is_minus_inf(*m) && !isnan(*m) && !isnan(m_in)) {
         const double top = m_in > *m ? m_in : *m;
-        const double c = rt_exp_scalar(RT_F32_LN2 * (*m - top)), c_in = rt_exp_scalar(RT_F32_LN2 * (m_in - top));
+        const double c = rt_exp_scalar(RT_F32_LN2 * (*m - top)),
+                     c_in = rt_exp_scalar(RT_F32_LN2 * (m_in - top));
         *l = *l * c + l_in * c_in;
         *m = top;
         float y[CHUNK];
@@ -124,8 +128,8 @@ void rt_f32_join_row(int64_t width, const float *acc_in, double m_in, double l_i
     }
 }
 
-static void f32_land(rt_payload payload, const rt_problem *p, int64_t rows, const double *const in[RT_MAX_PARTS],
-                     double *const present[RT_MAX_PARTS])
+static void f32_land(rt_payload payload, const rt_problem *p, int64_t rows,
+                     const double *const in[RT_MAX_PARTS], double *const present[RT_MAX_PARTS])
 {
     int64_t width[RT_MAX_PARTS];
     const int parts = f32_parts(payload, p, width);
@@ -137,8 +141,9 @@ static void f32_land(rt_payload payload, const rt_problem *p, int64_t rows, cons
         combine(rows * width[k], 1.0f, in[k], 1.0f, present[k]);
 }
 
-static rt_status f32_finish(const rt_finish *f, int64_t b, int64_t h, int64_t pos, const double *const state[RT_MAX_PARTS],
-                            double *const row[RT_MAX_PARTS], double *out, double *lse)
+static rt_status f32_finish(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
+                            const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
+                            double *out, double *lse)
 {
     (void)b, (void)h, (void)pos;
     const int64_t Dv = f->problem->dim_v;
@@ -167,8 +172,8 @@ static rt_status f32_finish(const rt_finish *f, int64_t b, int64_t h, int64_t po
     return RT_OK;
 }
 
-static rt_status f32_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
-                                     const double *const parts[RT_MAX_PARTS], double *out)
+static rt_status f32_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head,
+                                     int64_t pos, const double *const parts[RT_MAX_PARTS], double *out)
 {
     (void)b, (void)head, (void)pos;
     const int64_t width = t == RT_DV ? f->problem->dim_v : f->problem->dim;
@@ -182,15 +187,16 @@ static rt_status f32_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t
     return RT_OK;
 }
 
-/* ---- what forward and backward share -------------------------------------------------------------------------------------- */
+/* ---- what forward and backward share
+ * -------------------------------------------------------------------------------------- */
 
 float rt_f32_alpha(const rt_problem *p)
 {
     return (float)(p->scale / RT_F32_LN2);
 }
 
-rt_status rt_f32_rows_create(rt_context *ctx, const rt_part *part, int64_t batch, int64_t head0, int64_t head1, int64_t rows,
-                             const rt_f32_kernels *kernels, rt_f32_rows *out)
+rt_status rt_f32_rows_create(rt_context *ctx, const rt_part *part, int64_t batch, int64_t head0,
+                             int64_t head1, int64_t rows, const rt_f32_kernels *kernels, rt_f32_rows *out)
 {
     rt_f32_rows r = {.head0 = head0, .heads = head1 - head0, .rows = rows, .width = part->width};
     const int64_t total = batch * r.heads * rows;
@@ -205,7 +211,8 @@ rt_status rt_f32_rows_create(rt_context *ctx, const rt_part *part, int64_t batch
     for (int64_t i = 0; i < total; i++) {
         float *x = r.x + i * r.width;
         const int64_t head = i / r.rows % r.heads;
-        r.bad[i] = !kernels->narrow(rt_part_at(part, i / (r.rows * r.heads), r.head0 + head, i % r.rows), r.width, x);
+        r.bad[i] = !kernels->narrow(rt_part_at(part, i / (r.rows * r.heads), r.head0 + head, i % r.rows),
+                                    r.width, x);
         any |= r.bad[i];
         for (int64_t d = 0; r.bad[i] && d < r.width; d++)
             x[d] = isfinite(x[d]) ? x[d] : 0;

@@ -1,8 +1,8 @@
 /* Arithmetic f32: what its files share.
  *
- * Scores are kept in base 2: s = (scale log2 e) q.k, so that a weight is 2^(s - m), one subtraction and a short polynomial.
- * Parts of a payload, in doubles (a part marked * holds two floats a double, padded with zeros):
- *   STATE  acc[Dv]*  m[1]  l[1]     unnormalised output, running maximum (base 2), sum of 2^(s - m)
+ * Scores are kept in base 2: s = (scale log2 e) q.k, so that a weight is 2^(s - m), one subtraction and a
+ * short polynomial. Parts of a payload, in doubles (a part marked * holds two floats a double, padded with
+ * zeros): STATE  acc[Dv]*  m[1]  l[1]     unnormalised output, running maximum (base 2), sum of 2^(s - m)
  *   DO     dout[Dv]  m[1]  l[1]  delta[1]
  *   DQ     dq[D]*
  *   DKV    dk[D]*  dv[Dv]*
@@ -12,7 +12,6 @@
 
 #include "arithmetic/panel.h"
 
-enum { RT_F32_BLOCK_Q = 256, RT_F32_BLOCK_K = 512 };
 #define RT_F32_LN2 0.69314718055994530942
 
 /* The elementwise passes, for the processor at hand.  Rows may have any alignment. */
@@ -35,7 +34,8 @@ extern const rt_f32_kernels rt_f32_kernels_plain;
 extern const rt_f32_kernels rt_f32_kernels_avx2, rt_f32_kernels_avx512;
 #endif
 
-/* A payload's rows (batch, head, row) as floats, dense, with what is not finite replaced by 0 and its row marked. */
+/* A payload's rows (batch, head, row) as floats, dense, with what is not finite replaced by 0 and its row
+ * marked. */
 typedef struct {
     float *x;
     bool *bad; /* one per row */
@@ -52,8 +52,9 @@ static inline bool rt_f32_bad(const rt_f32_rows *r, int64_t b, int64_t h, int64_
     return r->bad[(b * r->heads + h - r->head0) * r->rows + row];
 }
 
-rt_status rt_f32_rows_create(rt_context *ctx, const rt_part *part, int64_t batch, int64_t head0, int64_t head1, int64_t rows,
-                             const rt_f32_kernels *kernels, rt_f32_rows *out) RT_NODISCARD;
+rt_status rt_f32_rows_create(rt_context *ctx, const rt_part *part, int64_t batch, int64_t head0,
+                             int64_t head1, int64_t rows, const rt_f32_kernels *kernels,
+                             rt_f32_rows *out) RT_NODISCARD;
 void rt_f32_rows_reset(rt_f32_rows *r);
 
 /* The floats of a packed row. */
@@ -71,9 +72,10 @@ extern const rt_arithmetic_ops rt_arithmetic_f32;
 rt_status rt_f32_forward(rt_context *ctx, const rt_tile_data *t) RT_NODISCARD;
 rt_status rt_f32_backward(rt_context *ctx, const rt_tile_data *t) RT_NODISCARD;
 /* Join of states, rows one after the other (acc packed, of `width` floats). */
-void rt_f32_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in, double *acc, double *m,
-                 double *l);
+void rt_f32_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in,
+                 double *acc, double *m, double *l);
 /* A tile's own row, its acc as floats, joined to a state, or written over it (fresh). */
-void rt_f32_join_row(int64_t width, const float *acc_in, double m_in, double l_in, bool fresh, double *acc, double *m, double *l);
+void rt_f32_join_row(int64_t width, const float *acc_in, double m_in, double l_in, bool fresh, double *acc,
+                     double *m, double *l);
 
 #endif

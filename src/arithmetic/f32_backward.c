@@ -1,8 +1,9 @@
-/* Arithmetic f32, backward: one tile, in the same blocks as the forward.
+/* Arithmetic f32, backward: one tile, in blocks of 256 rows x 512 keys.
  *
  * forward was  s = alpha q.k, P = 2^(s - m) / l, O = P V;  so now, with delta = dO.O of the whole row:
  *   dV += P^T dO      dP = dO V^T      dS = P o (dP - delta)      dQ += scale dS K      dK += scale dS^T Q
- * A unit of work is one (batch, key head, key block): it owns its dK and dV and takes turns at the dQ of each row block.
+ * A unit of work is one (batch, key head, key block): it owns its dK and dV and takes turns at the dQ of
+ * each row block.
  */
 #include <cblas.h>
 #include <omp.h>
@@ -11,7 +12,7 @@
 #include "arithmetic/f32.h"
 #include "arithmetic/turns.h"
 
-enum { Q = RT_F32_BLOCK_Q, K = RT_F32_BLOCK_K };
+enum { Q = 256, K = 512, LD = K + 16 };
 
 typedef struct {
     const rt_tile_data *t;
@@ -24,7 +25,7 @@ typedef struct {
 } tile;
 
 typedef struct {
-    float *p, *ds; /* (Q, K) */
+    float *p, *ds; /* (Q, LD) */
 } scratch;
 
 static void fill_nan(float *row, int64_t n)
@@ -34,11 +35,13 @@ static void fill_nan(float *row, int64_t n)
 }
 
 /* What is not finite reaches what depends on it and nothing else: as in f64_backward.c. */
-static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0, int64_t nq, int64_t key0, int64_t nk)
+static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0, int64_t nq, int64_t key0,
+                   int64_t nk)
 {
     const rt_tile_data *t = f->t;
     for (int64_t i = row0; i < row0 + nq; i++) {
-        const bool p_bad = isnan(*rt_part_at(&t->row[1], b, h, i)), dout_bad = rt_f32_bad(&f->dout, b, h, i);
+        const bool p_bad = isnan(*rt_part_at(&t->row[1], b, h, i)),
+                   dout_bad = rt_f32_bad(&f->dout, b, h, i);
         if (!p_bad && !dout_bad && isfinite((float)*rt_part_at(&t->row[3], b, h, i)))
             continue;
         const double *dout = rt_part_at(&t->row[0], b, h, i);
@@ -56,7 +59,8 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
 }
 
 /* P and dS of one row of a panel, from scores and dP; whether something of the row is not finite. */
-static bool gradient_row(const tile *f, int64_t b, int64_t h, int64_t row, bool cut, int64_t key0, int64_t nk, float *p, float *ds)
+static bool gradient_row(const tile *f, int64_t b, int64_t h, int64_t row, bool cut, int64_t key0,
+                         int64_t nk, float *p, float *ds)
 {
     const rt_tile_data *t = f->t;
     const double m = *rt_part_at(&t->row[1], b, h, row), l = *rt_part_at(&t->row[2], b, h, row);
@@ -69,7 +73,8 @@ static bool gradient_row(const tile *f, int64_t b, int64_t h, int64_t row, bool 
     if (cut) {
         rt_f32_mask_row(&f->blocks, row, key0, nk, p);
         const int64_t lo = f->blocks.lo[row], hi = f->blocks.hi[row], *pos = f->blocks.k_pos + key0;
-        for (int64_t j = 0; j < nk; j++) /* where dP overflowed, P = 0 alone would not keep a hidden key out */
+        for (int64_t j = 0; j < nk;
+             j++) /* where dP overflowed, P = 0 alone would not keep a hidden key out */
             ds[j] = pos[j] >= lo && pos[j] < hi ? ds[j] : 0;
     }
     f->kernels->gradient(p, ds, nk, (float)m, (float)(1.0 / l), isfinite(delta) ? delta : 0);
@@ -78,38 +83,41 @@ static bool gradient_row(const tile *f, int64_t b, int64_t h, int64_t row, bool 
     return !isfinite(delta);
 }
 
-static void backward_block(tile *f, int64_t b, int64_t h, int64_t g, int64_t qb, int64_t kb, rt_block_class cls, scratch *w)
+static void backward_block(tile *f, int64_t b, int64_t h, int64_t g, int64_t qb, int64_t kb,
+                           rt_block_class cls, scratch *w)
 {
     const rt_tile_data *t = f->t;
-    const int64_t row0 = qb * Q, nq = rt_min64(Q, t->n_q - row0), key0 = kb * K, nk = rt_min64(K, t->n_kv - key0);
+    const int64_t row0 = qb * Q, nq = rt_min64(Q, t->n_q - row0), key0 = kb * K,
+                  nk = rt_min64(K, t->n_kv - key0);
     const int64_t place = ((b * (t->q_head1 - t->q_head0) + h - t->q_head0) * f->blocks.n_qb) + qb;
-    const bool cut = cls == RT_BLOCK_PARTIAL;
     const int dim = (int)f->q.width, dim_v = (int)f->v.width;
-    const int ldq = (int)(2 * t->dq[0].width), ldk = (int)(2 * t->dkv[0].width), ldv = (int)(2 * t->dkv[1].width);
+    const int ldq = (int)(2 * t->dq[0].width), ldk = (int)(2 * t->dkv[0].width),
+              ldv = (int)(2 * t->dkv[1].width);
     bool odd = f->dout.any, waited = false;
-    for (int64_t i0 = 0; cls != RT_BLOCK_EMPTY && i0 < nq; i0 += cut ? RT_PANEL : Q) {
-        const int64_t rows = rt_min64(cut ? RT_PANEL : Q, nq - i0), row = row0 + i0;
-        int64_t j0 = 0, j1 = nk;
-        if (cut)
-            rt_panel_span(&f->blocks, row, rows, key0, nk, &j0, &j1);
-        if (j0 >= j1)
+    for (int64_t at = row0; cls != RT_BLOCK_EMPTY && at < row0 + nq;) {
+        const rt_panel x = rt_panel_next(&f->blocks, cls == RT_BLOCK_PARTIAL, at, row0 + nq, key0, nk);
+        const int64_t row = at, j0 = x.j0;
+        at += x.n;
+        if (j0 >= x.j1)
             continue;
-        const int n = (int)rows, keys = (int)(j1 - j0);
+        const int n = (int)x.n, keys = (int)(x.j1 - j0);
         const float *q = rt_f32_at(&f->q, b, h, row), *dout = rt_f32_at(&f->dout, b, h, row);
         const float *k = rt_f32_at(&f->k, b, g, key0 + j0), *v = rt_f32_at(&f->v, b, g, key0 + j0);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, keys, dim, f->alpha, q, dim, k, dim, 0.0f, w->p, K);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, keys, dim_v, 1.0f, dout, dim_v, v, dim_v, 0.0f, w->ds, K);
-        for (int64_t i = 0; i < rows; i++)
-            odd |= gradient_row(f, b, h, row + i, cut, key0 + j0, j1 - j0, w->p + i * K, w->ds + i * K);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, dim_v, n, 1.0f, w->p, K, dout, dim_v, 1.0f,
-                    rt_f32_packed(&t->dkv[1], b, g, key0 + j0), ldv);
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, dim, n, f->scale, w->ds, K, q, dim, 1.0f,
-                    rt_f32_packed(&t->dkv[0], b, g, key0 + j0), ldk);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, keys, dim, f->alpha, q, dim, k, dim, 0.0f,
+                    w->p, LD);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, keys, dim_v, 1.0f, dout, dim_v, v, dim_v,
+                    0.0f, w->ds, LD);
+        for (int64_t i = 0; i < n; i++)
+            odd |= gradient_row(f, b, h, row + i, x.cut, key0 + j0, keys, w->p + i * LD, w->ds + i * LD);
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, dim_v, n, 1.0f, w->p, LD, dout, dim_v,
+                    1.0f, rt_f32_packed(&t->dkv[1], b, g, key0 + j0), ldv);
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, dim, n, f->scale, w->ds, LD, q, dim,
+                    1.0f, rt_f32_packed(&t->dkv[0], b, g, key0 + j0), ldk);
         if (!waited)
             rt_turns_wait(&f->turns, place, kb);
         waited = true;
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, dim, keys, f->scale, w->ds, K, k, dim, 1.0f,
-                    rt_f32_packed(&t->dq[0], b, h, row), ldq);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, dim, keys, f->scale, w->ds, LD, k, dim,
+                    1.0f, rt_f32_packed(&t->dq[0], b, h, row), ldq);
     }
     if (!waited)
         rt_turns_wait(&f->turns, place, kb);
@@ -128,7 +136,8 @@ static void backward_unit(tile *f, int64_t unit, scratch *w)
 {
     const rt_tile_data *t = f->t;
     const int64_t across = t->problem->batch * f->heads;
-    const int64_t kb = unit / across, b = unit % across / f->heads, g = f->g0 + unit % f->heads; /* longest first under causal */
+    const int64_t kb = unit / across, b = unit % across / f->heads,
+                  g = f->g0 + unit % f->heads; /* longest first under causal */
     const int64_t h0 = rt_max64(t->q_head0, g * f->group), h1 = rt_min64(t->q_head1, (g + 1) * f->group);
     if (t->fresh_kv)
         for (int k = 0; k < 2; k++)
@@ -162,7 +171,8 @@ rt_status rt_f32_backward(rt_context *ctx, const rt_tile_data *t)
     f.heads = (t->q_head1 - 1) / f.group + 1 - f.g0;
     RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, Q, K, &f.blocks));
     const int threads = omp_get_max_threads();
-    const int64_t floats = 2 * (int64_t)Q * K, places = p->batch * (t->q_head1 - t->q_head0) * f.blocks.n_qb;
+    const int64_t floats = 2 * (int64_t)Q * LD,
+                  places = p->batch * (t->q_head1 - t->q_head0) * f.blocks.n_qb;
     float *store = rt_alloc(ctx, threads * floats, sizeof *store);
     f.turns.turn = rt_calloc(ctx, places, sizeof *f.turns.turn);
     rt_status st = store == NULL || f.turns.turn == NULL ? RT_ERR_NOMEM : convert(ctx, &f);
@@ -172,7 +182,7 @@ rt_status rt_f32_backward(rt_context *ctx, const rt_tile_data *t)
 #pragma omp parallel default(none) shared(f, store, units, floats)
     {
         scratch w = {.p = store + omp_get_thread_num() * floats};
-        w.ds = w.p + Q * K;
+        w.ds = w.p + Q * LD;
         for (int64_t unit = rt_turns_next(&f.turns); unit < units; unit = rt_turns_next(&f.turns))
             backward_unit(&f, unit, &w);
     }

@@ -1,8 +1,8 @@
-/* Arithmetic f32, forward: one tile, in blocks of 256 rows x 512 keys.
+/* Arithmetic f32, forward: one tile, in blocks of up to 1024 rows x 256 keys.
  *
  * Shapes of a block: S (nq, nk) = alpha Q K^T; P = 2^(S - m); acc (nq, Dv) += P V.
- * The inputs become floats once a tile; a unit of work is one (batch, head, row block) from start to end.  In a block that the
- * mask cuts, rows go in panels of 128, each with the keys that one of its rows may see: near the diagonal half the work.
+ * The inputs become floats once a tile; a unit of work is one (batch, head, row block) from start to end,
+ * shorter where there would be too few of them for the threads.
  */
 #include <cblas.h>
 #include <omp.h>
@@ -10,7 +10,11 @@
 
 #include "arithmetic/f32.h"
 
-enum { Q = RT_F32_BLOCK_Q, K = RT_F32_BLOCK_K };
+enum {
+    Q = 1024,
+    K = 256,
+    LD = K + 16
+}; /* many rows: a block's keys are packed by the BLAS for all of them once */
 
 typedef struct {
     const rt_tile_data *t;
@@ -18,10 +22,11 @@ typedef struct {
     rt_blocks blocks;
     rt_f32_rows q, k, v;
     float alpha;
+    int64_t rows; /* of a unit */
 } tile;
 
 typedef struct {
-    float *s;   /* (Q, K) scores, then weights */
+    float *s;   /* (Q, LD) scores, then weights */
     float *acc; /* (Q, Dv) */
     float m[Q];
     double l[Q];
@@ -29,7 +34,8 @@ typedef struct {
 } scratch;
 
 /* One step of the online softmax for one row: P in place of S, m and l moved on, acc rescaled. */
-static void softmax_row(const rt_f32_kernels *kernels, float *s, int64_t nk, int64_t width, float *m, double *l, float *acc)
+static void softmax_row(const rt_f32_kernels *kernels, float *s, int64_t nk, int64_t width, float *m,
+                        double *l, float *acc)
 {
     const float top = kernels->top(s, nk, *m);
     if (rt_is_minus_inf((double)top)) { /* nothing visible so far */
@@ -47,7 +53,8 @@ static void softmax_row(const rt_f32_kernels *kernels, float *s, int64_t nk, int
 }
 
 /* What is not finite in a visible q or k makes NaN of the row, in a visible v of its element. */
-static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0, int64_t nq, int64_t key0, int64_t nk, scratch *w)
+static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0, int64_t nq, int64_t key0,
+                   int64_t nk, scratch *w)
 {
     const int64_t Dv = f->v.width;
     for (int64_t i = 0; i < nq; i++)
@@ -67,7 +74,7 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
 {
     const rt_tile_data *t = f->t;
     const int64_t g = h / (t->problem->heads_q / t->problem->heads_kv), D = f->q.width, Dv = f->v.width;
-    const int64_t row0 = qb * Q, nq = rt_min64(Q, t->n_q - row0);
+    const int64_t row0 = qb * f->rows, nq = rt_min64(f->rows, t->n_q - row0);
     for (int64_t i = 0; i < nq; i++) {
         w->m[i] = (float)-RT_INF;
         w->l[i] = 0;
@@ -78,25 +85,25 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
         const rt_block_class cls = rt_blocks_classify(&f->blocks, qb, kb);
         if (cls == RT_BLOCK_EMPTY)
             continue;
-        const int64_t key0 = kb * K, nk = rt_min64(K, t->n_kv - key0), step = cls == RT_BLOCK_PARTIAL ? RT_PANEL : Q;
-        for (int64_t i0 = 0; i0 < nq; i0 += step) {
-            const int64_t n = rt_min64(step, nq - i0);
-            int64_t j0 = 0, j1 = nk;
-            if (cls == RT_BLOCK_PARTIAL)
-                rt_panel_span(&f->blocks, row0 + i0, n, key0, nk, &j0, &j1);
-            if (j0 >= j1)
+        const int64_t key0 = kb * K, nk = rt_min64(K, t->n_kv - key0);
+        for (int64_t at = row0; at < row0 + nq;) {
+            const rt_panel x = rt_panel_next(&f->blocks, cls == RT_BLOCK_PARTIAL, at, row0 + nq, key0, nk);
+            at += x.n;
+            if (x.j0 >= x.j1)
                 continue;
-            float *s = w->s + i0 * K;
-            const int m = (int)n, keys = (int)(j1 - j0), dim = (int)D, dim_v = (int)Dv;
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, m, keys, dim, f->alpha, rt_f32_at(&f->q, b, h, row0 + i0), dim,
-                        rt_f32_at(&f->k, b, g, key0 + j0), dim, 0.0f, s, K);
+            const int n = (int)x.n, keys = (int)(x.j1 - x.j0), dim = (int)D, dim_v = (int)Dv;
+            const int64_t i0 = x.row0 - row0;
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, keys, dim, f->alpha,
+                        rt_f32_at(&f->q, b, h, x.row0), dim, rt_f32_at(&f->k, b, g, key0 + x.j0), dim, 0.0f,
+                        w->s, LD);
             for (int64_t i = 0; i < n; i++) {
-                if (cls == RT_BLOCK_PARTIAL)
-                    rt_f32_mask_row(&f->blocks, row0 + i0 + i, key0 + j0, j1 - j0, s + i * K);
-                softmax_row(f->kernels, s + i * K, j1 - j0, Dv, &w->m[i0 + i], &w->l[i0 + i], w->acc + (i0 + i) * Dv);
+                if (x.cut)
+                    rt_f32_mask_row(&f->blocks, x.row0 + i, key0 + x.j0, keys, w->s + i * LD);
+                softmax_row(f->kernels, w->s + i * LD, keys, Dv, &w->m[i0 + i], &w->l[i0 + i],
+                            w->acc + (i0 + i) * Dv);
             }
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, dim_v, keys, 1.0f, s, K, rt_f32_at(&f->v, b, g, key0 + j0), dim_v,
-                        1.0f, w->acc + i0 * Dv, dim_v);
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, dim_v, keys, 1.0f, w->s, LD,
+                        rt_f32_at(&f->v, b, g, key0 + x.j0), dim_v, 1.0f, w->acc + i0 * Dv, dim_v);
         }
         if (f->q.any || f->k.any || f->v.any)
             poison(f, b, h, g, row0, nq, key0, nk, w);
@@ -109,19 +116,23 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
             for (int64_t d = 0; d < Dv; d++)
                 acc[d] = (float)RT_NAN;
         }
-        rt_f32_join_row(Dv, acc, m, l, t->fresh_q, rt_part_at(&t->state[0], b, h, row0 + i), rt_part_at(&t->state[1], b, h, row0 + i),
-                        rt_part_at(&t->state[2], b, h, row0 + i));
+        rt_f32_join_row(Dv, acc, m, l, t->fresh_q, rt_part_at(&t->state[0], b, h, row0 + i),
+                        rt_part_at(&t->state[1], b, h, row0 + i), rt_part_at(&t->state[2], b, h, row0 + i));
     }
 }
 
 rt_status rt_f32_forward(rt_context *ctx, const rt_tile_data *t)
 {
     const rt_problem *p = t->problem;
-    const int64_t group = p->heads_q / p->heads_kv, g0 = t->q_head0 / group, g1 = (t->q_head1 - 1) / group + 1;
-    tile f = {.t = t, .kernels = rt_f32_kernels_here(), .alpha = rt_f32_alpha(p)};
-    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, Q, K, &f.blocks));
+    const int64_t group = p->heads_q / p->heads_kv, g0 = t->q_head0 / group,
+                  g1 = (t->q_head1 - 1) / group + 1;
+    const int64_t heads = t->q_head1 - t->q_head0, across = p->batch * heads;
     const int threads = omp_get_max_threads();
-    const int64_t floats = (int64_t)Q * (K + p->dim_v);
+    tile f = {.t = t, .kernels = rt_f32_kernels_here(), .alpha = rt_f32_alpha(p), .rows = Q};
+    while (f.rows > RT_PANEL && across * ((t->n_q + f.rows - 1) / f.rows) < 8 * (int64_t)threads)
+        f.rows /= 2;
+    const int64_t floats = f.rows * (LD + p->dim_v);
+    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, f.rows, K, &f.blocks));
     scratch *work = rt_alloc(ctx, threads, sizeof *work);
     float *store = rt_alloc(ctx, threads * floats, sizeof *store);
     rt_status st = work == NULL || store == NULL ? RT_ERR_NOMEM : RT_OK;
@@ -135,12 +146,13 @@ rt_status rt_f32_forward(rt_context *ctx, const rt_tile_data *t)
         goto free_rows;
     for (int i = 0; i < threads; i++) {
         work[i].s = store + i * floats;
-        work[i].acc = work[i].s + Q * K;
+        work[i].acc = work[i].s + f.rows * LD;
     }
-    const int64_t heads = t->q_head1 - t->q_head0, across = p->batch * heads, units = across * f.blocks.n_qb;
+    const int64_t units = across * f.blocks.n_qb;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(f, t, work, units, heads, across)
     for (int64_t unit = 0; unit < units; unit++) {
-        const int64_t qb = f.blocks.n_qb - 1 - unit / across, bh = unit % across; /* longest first under causal */
+        const int64_t qb = f.blocks.n_qb - 1 - unit / across,
+                      bh = unit % across; /* longest first under causal */
         forward_unit(&f, bh / heads, t->q_head0 + bh % heads, qb, &work[omp_get_thread_num()]);
         if (t->poke != NULL && omp_get_thread_num() == 0)
             t->poke(t->poke_arg);

@@ -1,4 +1,5 @@
-/* The elementwise passes of arithmetic f32 on eight floats; called only where the processor has AVX2 and FMA. */
+/* The elementwise passes of arithmetic f32 on eight floats; called only where the processor has AVX2 and
+ * FMA. */
 #include "arithmetic/f32.h"
 
 #if defined(RT_F32_AVX)

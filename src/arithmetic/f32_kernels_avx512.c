@@ -1,4 +1,5 @@
-/* The elementwise passes of arithmetic f32 on sixteen floats; called only where the processor has AVX-512F and DQ. */
+/* The elementwise passes of arithmetic f32 on sixteen floats; called only where the processor has AVX-512F
+ * and DQ. */
 #include "arithmetic/f32.h"
 
 #if defined(RT_F32_AVX)
@@ -42,7 +43,8 @@ static inline rt_vf v_max(rt_vf a, rt_vf b)
 }
 static inline rt_vf v_narrow(const double *p)
 {
-    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(_mm512_loadu_pd(p))), _mm512_cvtpd_ps(_mm512_loadu_pd(p + 8)), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(_mm512_loadu_pd(p))),
+                              _mm512_cvtpd_ps(_mm512_loadu_pd(p + 8)), 1);
 }
 
 #include "arithmetic/f32_kernels_body.h"

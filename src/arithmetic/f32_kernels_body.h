@@ -1,8 +1,9 @@
-/* The passes of f32.h, compiled once for each instruction set.  The file that includes this defines RT_F32_TABLE, the vector
- * type rt_vf of RT_W floats, and load, store, set, add, sub, mul, fma, max (the second operand where one is NaN), exp2 and narrow.
+/* The passes of f32.h, compiled once for each instruction set.  The file that includes this defines
+ * RT_F32_TABLE, the vector type rt_vf of RT_W floats, and load, store, set, add, sub, mul, fma, max (the
+ * second operand where one is NaN), exp2 and narrow.
  *
- * 2^x for x <= 0: x = n + r, |r| <= 1/2; 2^r = 1 + r q(r), q of degree 5 with relative error 5e-9 (interpolated at the Chebyshev
- * points), times 2^n. */
+ * 2^x for x <= 0: x = n + r, |r| <= 1/2; 2^r = 1 + r q(r), q of degree 5 with relative error 5e-9
+ * (interpolated at the Chebyshev points), times 2^n. */
 #include <string.h>
 
 #define RT_EXP2_C1 0.693147188f
@@ -109,7 +110,8 @@ static void gradient(float *p, float *ds, int64_t n, float m, float r, float del
         }
     for (; i < n; i += RT_W) {
         const int64_t end = i + RT_W < n ? i + RT_W : n;
-        const rt_vf w = v_mul(v_exp2(v_sub(get(p, i, n, 0), shift)), norm), g = v_mul(w, v_sub(get(ds, i, n, 0), d));
+        const rt_vf w = v_mul(v_exp2(v_sub(get(p, i, n, 0), shift)), norm),
+                    g = v_mul(w, v_sub(get(ds, i, n, 0), d));
         put(p, i, end, w);
         put(ds, i, end, g);
     }

@@ -166,7 +166,6 @@ static rt_status f64_forward(rt_context *ctx, const rt_tile_data *t)
 {
     const rt_problem *p = t->problem;
     rt_blocks blocks;
-    rt_gemm_alone();
     RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, RT_BLOCK_Q, RT_BLOCK_K, &blocks));
     const int threads = omp_get_max_threads();
     rt_status st = RT_ERR_NOMEM;
@@ -178,14 +177,18 @@ static rt_status f64_forward(rt_context *ctx, const rt_tile_data *t)
         scratch_point(&work[i], p, store + i * scratch_doubles(p));
 
     const int64_t heads = t->q_head1 - t->q_head0, units = p->batch * heads * blocks.n_qb;
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(t, blocks, work, units, heads)
-    for (int64_t unit = 0; unit < units; unit++) {
-        const int64_t qb =
-            blocks.n_qb - 1 - unit / (t->problem->batch * heads); /* longest first under causal */
-        const int64_t bh = unit % (t->problem->batch * heads);
-        forward_block(t, &blocks, bh / heads, t->q_head0 + bh % heads, qb, &work[omp_get_thread_num()]);
-        if (t->poke != NULL && omp_get_thread_num() == 0)
-            t->poke(t->poke_arg);
+#pragma omp parallel default(none) shared(t, blocks, work, units, heads)
+    {
+        rt_gemm_alone();
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t unit = 0; unit < units; unit++) {
+            const int64_t qb =
+                blocks.n_qb - 1 - unit / (t->problem->batch * heads); /* longest first under causal */
+            const int64_t bh = unit % (t->problem->batch * heads);
+            forward_block(t, &blocks, bh / heads, t->q_head0 + bh % heads, qb, &work[omp_get_thread_num()]);
+            if (t->poke != NULL && omp_get_thread_num() == 0)
+                t->poke(t->poke_arg);
+        }
     }
     st = RT_OK;
 free_scratch:
@@ -314,7 +317,8 @@ const rt_arithmetic_ops rt_arithmetic_f64 = {.name = "f64",
                                              .finish = f64_finish_row,
                                              .finish_gradient = f64_finish_gradient};
 
-static const rt_arithmetic_ops *const all[] = {&rt_arithmetic_exact, &rt_arithmetic_f64, &rt_arithmetic_f32, NULL};
+static const rt_arithmetic_ops *const all[] = {&rt_arithmetic_exact, &rt_arithmetic_f64, &rt_arithmetic_f32,
+                                               NULL};
 
 const rt_arithmetic_ops *const *rt_arithmetics(void)
 {

@@ -179,7 +179,6 @@ rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t)
 {
     const rt_problem *p = t->problem;
     rt_blocks blocks;
-    rt_gemm_alone();
     RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, RT_BLOCK_Q, RT_BLOCK_K, &blocks));
     const int threads = omp_get_max_threads();
     rt_status st = RT_ERR_NOMEM;
@@ -193,9 +192,13 @@ rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t)
     const int64_t group = p->heads_q / p->heads_kv;
     const int64_t g0 = t->q_head0 / group, heads = (t->q_head1 - 1) / group + 1 - g0,
                   units = p->batch * heads;
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(t, blocks, work, units, heads, g0)
-    for (int64_t unit = 0; unit < units; unit++)
-        backward_unit(t, &blocks, unit / heads, g0 + unit % heads, &work[omp_get_thread_num()]);
+#pragma omp parallel default(none) shared(t, blocks, work, units, heads, g0)
+    {
+        rt_gemm_alone();
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t unit = 0; unit < units; unit++)
+            backward_unit(t, &blocks, unit / heads, g0 + unit % heads, &work[omp_get_thread_num()]);
+    }
     st = RT_OK;
 free_scratch:
     rt_free(store);

@@ -1,7 +1,9 @@
-/* Units of a backward pass: each owns the gradients of one block of keys and adds to those of every row block, where units must
- * take turns: block after block of keys, whatever thread is ready first, so that a sum's order is fixed.
+/* Units of a backward pass: each owns the gradients of one block of keys and adds to those of every row
+ * block, where units must take turns: block after block of keys, whatever thread is ready first, so that a
+ * sum's order is fixed.
  *
- * Units are started in their order (next) and a unit waits only for an earlier one, so the earliest never waits. */
+ * Units are started in their order (next) and a unit waits only for an earlier one, so the earliest never
+ * waits. */
 #ifndef RT_ARITHMETIC_TURNS_H
 #define RT_ARITHMETIC_TURNS_H
 
@@ -22,7 +24,8 @@ static inline int64_t rt_turns_next(rt_turns *t)
 /* Wait until `before` units have passed the place. */
 static inline void rt_turns_wait(const rt_turns *t, int64_t place, int64_t before)
 {
-    for (int spins = 0; atomic_load_explicit(&t->turn[place], memory_order_acquire) != (long long)before; spins++)
+    for (int spins = 0; atomic_load_explicit(&t->turn[place], memory_order_acquire) != (long long)before;
+         spins++)
         if (spins > 1000)
             (void)sched_yield();
 }

@@ -22,10 +22,11 @@ typedef struct {
     rt_tile_data tile;
 } rt_bench_pass;
 
-rt_status rt_bench_pass_create(rt_context *ctx, const rt_problem *p, const rt_arithmetic_ops *arith, uint64_t seed, rt_dtype dtype,
-                               rt_bench_pass *out) RT_NODISCARD;
+rt_status rt_bench_pass_create(rt_context *ctx, const rt_problem *p, const rt_arithmetic_ops *arith,
+                               uint64_t seed, rt_dtype dtype, rt_bench_pass *out) RT_NODISCARD;
 void rt_bench_pass_reset(rt_bench_pass *x);
-/* Forward: scores to rounded out and lse; backward: to rounded dq, dk, dv, after a forward.  *seconds: wall time. */
+/* Forward: scores to rounded out and lse; backward: to rounded dq, dk, dv, after a forward.  *seconds: wall
+ * time. */
 rt_status rt_bench_forward(rt_context *ctx, rt_bench_pass *x, double *seconds) RT_NODISCARD;
 rt_status rt_bench_backward(rt_context *ctx, rt_bench_pass *x, double *seconds) RT_NODISCARD;
 
@@ -36,7 +37,8 @@ typedef struct {
     char name[128]; /* "torch 2.9.1 .." */
 } rt_bench_peer;
 
-rt_status rt_bench_peer_start(rt_context *ctx, const rt_problem *p, int threads, rt_bench_peer *out) RT_NODISCARD;
+rt_status rt_bench_peer_start(rt_context *ctx, const rt_problem *p, int threads,
+                              rt_bench_peer *out) RT_NODISCARD;
 /* One forward, and one forward with backward. */
 rt_status rt_bench_peer_once(rt_context *ctx, rt_bench_peer *x, double *forward, double *both) RT_NODISCARD;
 void rt_bench_peer_stop(rt_bench_peer *x);

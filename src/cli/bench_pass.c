@@ -38,11 +38,12 @@ static void fill(rt_bench_pass *x, rt_tensor_id t, rt_payload y, int part)
     }
 }
 
-rt_status rt_bench_pass_create(rt_context *ctx, const rt_problem *p, const rt_arithmetic_ops *arith, uint64_t seed, rt_dtype dtype,
-                               rt_bench_pass *out)
+rt_status rt_bench_pass_create(rt_context *ctx, const rt_problem *p, const rt_arithmetic_ops *arith,
+                               uint64_t seed, rt_dtype dtype, rt_bench_pass *out)
 {
     rt_bench_pass x = {.p = p, .arith = arith, .seed = seed, .dtype = dtype, .shape = {p, arith}};
-    const int64_t longest = p->seqlen_q > p->seqlen_k ? p->seqlen_q : p->seqlen_k, widest = p->dim > p->dim_v ? p->dim : p->dim_v;
+    const int64_t longest = p->seqlen_q > p->seqlen_k ? p->seqlen_q : p->seqlen_k,
+                  widest = p->dim > p->dim_v ? p->dim : p->dim_v;
     x.positions = rt_alloc(ctx, longest, sizeof *x.positions);
     x.out = rt_alloc(ctx, omp_get_max_threads() * (widest + 1), sizeof *x.out);
     rt_status st = x.positions == NULL || x.out == NULL ? RT_ERR_NOMEM : RT_OK;
@@ -96,8 +97,10 @@ void rt_bench_pass_reset(rt_bench_pass *x)
     memset(x, 0, sizeof *x);
 }
 
-/* The last step of every row of one result, as the executor does it; first: the parts of the tensor begin there. */
-static rt_status finish(rt_context *ctx, rt_bench_pass *x, rt_tensor_id t, const rt_part *parts, int n_parts)
+/* The last step of every row of one result, as the executor does it; first: the parts of the tensor begin
+ * there. */
+static rt_status finish(rt_context *ctx, rt_bench_pass *x, rt_tensor_id t, const rt_part *parts,
+                        int n_parts)
 {
     int64_t length, heads, width;
     rt_cli_shape(x->p, t, &length, &heads, &width);
@@ -105,7 +108,8 @@ static rt_status finish(rt_context *ctx, rt_bench_pass *x, rt_tensor_id t, const
     int64_t widths[RT_MAX_PARTS];
     const int row_parts = x->arith->parts(RT_PAYLOAD_DO, x->p, widths);
     rt_status first = RT_OK;
-#pragma omp parallel for schedule(dynamic, 64) default(none) shared(ctx, x, t, parts, n_parts, row_parts, length, heads, width, rows, first)
+#pragma omp parallel for schedule(dynamic, 64) default(none)                                               \
+    shared(ctx, x, t, parts, n_parts, row_parts, length, heads, width, rows, first)
     for (int64_t i = 0; i < rows; i++) {
         const int64_t b = i / (heads * length), h = i / length % heads, pos = i % length;
         rt_context mine = {.message = ""};
@@ -149,7 +153,8 @@ rt_status rt_bench_forward(rt_context *ctx, rt_bench_pass *x, double *seconds)
 rt_status rt_bench_backward(rt_context *ctx, rt_bench_pass *x, double *seconds)
 {
     int64_t width[RT_MAX_PARTS];
-    const int n_dq = x->arith->parts(RT_PAYLOAD_DQ, x->p, width), n_dkv = x->arith->parts(RT_PAYLOAD_DKV, x->p, width);
+    const int n_dq = x->arith->parts(RT_PAYLOAD_DQ, x->p, width),
+              n_dkv = x->arith->parts(RT_PAYLOAD_DKV, x->p, width);
     const double start = rt_bench_now();
     RT_TRY(x->arith->backward(ctx, &x->tile));
     RT_TRY(finish(ctx, x, RT_DQ, x->tile.dq, n_dq));

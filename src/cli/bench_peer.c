@@ -12,7 +12,8 @@
 extern char **environ;
 static const char script[] = "validation/peer/sdpa_peer.py";
 
-/* RINGTRUE_PEER, or the script in the working folder, or in a folder above the program (a build inside the source tree). */
+/* RINGTRUE_PEER, or the script in the working folder, or in a folder above the program (a build inside the
+ * source tree). */
 static bool find_script(char *path, size_t size)
 {
     const char *named = getenv("RINGTRUE_PEER");
@@ -61,17 +62,22 @@ static rt_status spawn(rt_context *ctx, char *const argv[], rt_bench_peer *x)
         x->pid = 0;
     return bad == 0 && x->to != NULL && x->from != NULL
                ? RT_OK
-               : rt_fail(ctx, RT_ERR_SYSTEM, "--peer: %s does not start: %s. Hint: RINGTRUE_PYTHON names a python3 that has torch", argv[0],
-                         strerror(bad != 0 ? bad : errno));
+               : rt_fail(
+                     ctx, RT_ERR_SYSTEM,
+                     "--peer: %s does not start: %s. Hint: RINGTRUE_PYTHON names a python3 that has torch",
+                     argv[0], strerror(bad != 0 ? bad : errno));
 }
 
 rt_status rt_bench_peer_start(rt_context *ctx, const rt_problem *p, int threads, rt_bench_peer *out)
 {
     char path[4096], numbers[7][24];
     if (p->mask != RT_MASK_FULL && p->mask != RT_MASK_CAUSAL)
-        return rt_fail(ctx, RT_ERR_ARG, "--peer: mask %s is not one of PyTorch's. Hint: full or causal", rt_mask_name(p->mask));
+        return rt_fail(ctx, RT_ERR_ARG, "--peer: mask %s is not one of PyTorch's. Hint: full or causal",
+                       rt_mask_name(p->mask));
     if (!find_script(path, sizeof path))
-        return rt_fail(ctx, RT_ERR_SYSTEM, "--peer: %s is not found. Hint: call it in the source folder, or let RINGTRUE_PEER name the script",
+        return rt_fail(ctx, RT_ERR_SYSTEM,
+                       "--peer: %s is not found. Hint: call it in the source folder, or let RINGTRUE_PEER "
+                       "name the script",
                        script);
     const char *named = getenv("RINGTRUE_PYTHON");
     char python[4096], mask[32];
@@ -80,12 +86,15 @@ rt_status rt_bench_peer_start(rt_context *ctx, const rt_problem *p, int threads,
     const int64_t values[7] = {p->batch, p->seqlen_q, p->heads_q, p->heads_kv, p->dim, threads, 0};
     for (int i = 0; i < 6; i++)
         snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
-    char *const argv[] = {python, path, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], mask, numbers[5], NULL};
+    char *const argv[] = {python,     path,       numbers[0], numbers[1], numbers[2],
+                          numbers[3], numbers[4], mask,       numbers[5], NULL};
     (void)signal(SIGPIPE, SIG_IGN); /* a peer that ends early is told by its end of file */
     rt_bench_peer x = {.pid = 0};
     rt_status st = spawn(ctx, argv, &x);
     if (st == RT_OK && fgets(x.name, sizeof x.name, x.from) == NULL)
-        st = rt_fail(ctx, RT_ERR_SYSTEM, "--peer: %s has no torch with a flash attention for this CPU. Hint: RINGTRUE_PYTHON names a python3 that has",
+        st = rt_fail(ctx, RT_ERR_SYSTEM,
+                     "--peer: %s has no torch with a flash attention for this CPU. Hint: RINGTRUE_PYTHON "
+                     "names a python3 that has",
                      python);
     if (st != RT_OK) {
         rt_bench_peer_stop(&x);

@@ -140,7 +140,9 @@ static rt_status cut_sample(rt_context *ctx, const rt_sweep *s, const rt_layout 
         return RT_ERR_NOMEM;
     rt_sample_positions(&l->side[side], n, s->o->seed, (int)side, s->b, s->g, list);
     rt_cut_reset(cut);
-    const rt_status st = rt_cut_from_list(ctx, list, n, side == RT_SIDE_Q ? RT_BLOCK_Q : RT_BLOCK_K, cut);
+    /* as many blocks as threads, where the sample is small */
+    const int64_t most = side == RT_SIDE_Q ? RT_BLOCK_Q : RT_BLOCK_K, threads = omp_get_max_threads();
+    const rt_status st = rt_cut_from_list(ctx, list, n, rt_max64(16, rt_min64(most, (n + threads - 1) / threads)), cut);
     rt_free(list);
     return st;
 }
@@ -184,6 +186,7 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
     const int64_t n = group * s->queries.blocks;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, group, n, done, total)
     for (int64_t i = 0; i < n; i++) { /* the last rows see the most keys under a causal mask: they come first */
+        rt_gemm_alone();
         rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group, &work[omp_get_thread_num()]);
         block_done(s, done, total);
     }
@@ -193,6 +196,7 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
         const int64_t m = s->keys.blocks;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, m, done, total)
         for (int64_t i = 0; i < m; i++) {
+            rt_gemm_alone();
             rt_sweep_keys(s, i, &work[omp_get_thread_num()]);
             block_done(s, done, total);
         }

@@ -64,14 +64,18 @@ static rt_status probe(rt_context *ctx, const rt_sweep *like, rt_sweep_work *wor
     rt_sweep_load_keys(s);
     double t0 = now();
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work)
-    for (int64_t i = 0; i < s->queries.blocks; i++)
+    for (int64_t i = 0; i < s->queries.blocks; i++) {
+        rt_gemm_alone();
         rt_sweep_rows(s, 0, i, &work[omp_get_thread_num()]);
+    }
     out->rows = (now() - t0) * 1e9 / pairs;
     t0 = now();
     if (s->any[RT_DK] || s->any[RT_DV]) {
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work)
-        for (int64_t i = 0; i < s->keys.blocks; i++)
+        for (int64_t i = 0; i < s->keys.blocks; i++) {
+            rt_gemm_alone();
             rt_sweep_keys(s, i, &work[omp_get_thread_num()]);
+        }
     }
     out->keys = (now() - t0) * 1e9 / pairs;
     for (int whole = 0; whole < 2; whole++) {

@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { ROWS = 2048, KEYS = 2048, GRADIENT_CHUNK = 512 };
+enum { KEYS = 2048, CHUNK = 512 }; /* keys of a tile; rows, or keys of a gradient, that one thread takes at a time */
 
 static int64_t chunk(int64_t n, int64_t at, int64_t size)
 {
@@ -65,6 +65,7 @@ typedef struct {
     rt_problem one;         /* the problem with a batch of one: parts are addressed by b = 0 */
     rt_exact_source source;
     int64_t group, n;       /* rows of queries.order */
+    int64_t rows;           /* of a chunk: all threads have some */
     rt_status status;
     rt_certificate *certificate; /* by thread */
 } job;
@@ -105,7 +106,7 @@ static rt_part key_part(const job *j, double *base, int64_t first, int64_t width
     return (rt_part){.base = base + first * width, .batch = 0, .head = 0, .width = width, .head0 = j->s->g};
 }
 
-static void finish_rows(job *j, int64_t hl, int64_t row0, int64_t nq, const rt_part *state)
+static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, int64_t nq, const rt_part *state)
 {
     const rt_sweep *s = j->s;
     const int64_t Dv = j->one.dim_v, h = s->g * j->group + hl;
@@ -113,9 +114,7 @@ static void finish_rows(job *j, int64_t hl, int64_t row0, int64_t nq, const rt_p
                    lse = s->in->present[RT_LSE] ? s->in->dtype[RT_LSE] : RT_F32;
     rt_part row[RT_EXACT_DO];
     do_parts(j, hl, row);
-#pragma omp parallel for schedule(dynamic, 16) default(none) shared(j, s, hl, row0, nq, state, row, Dv, h, out, lse)
     for (int64_t i = 0; i < nq; i++) {
-        rt_context mine = {.message = ""};
         const double *in[RT_EXACT_STATE];
         double *grad[RT_EXACT_DO];
         for (int k = 0; k < RT_EXACT_STATE; k++)
@@ -123,50 +122,51 @@ static void finish_rows(job *j, int64_t hl, int64_t row0, int64_t nq, const rt_p
         for (int k = 0; k < RT_EXACT_DO; k++)
             grad[k] = rt_part_at(&row[k], 0, h, row0 + i);
         double *x = j->t->x_out + (hl * j->n + row0 + i) * Dv, *L = j->t->x_lse + hl * j->n + row0 + i;
-        const rt_status st = rt_exact_finish_row(&mine, s->p, &j->source, s->b, h, s->queries.order[row0 + i], in, out, lse, x, L, grad,
-                                                 j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT);
-        if (st != RT_OK)
-            fail(j, st, &mine);
+        RT_TRY(rt_exact_finish_row(ctx, s->p, &j->source, s->b, h, s->queries.order[row0 + i], in, out, lse, x, L, grad,
+                                   j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT));
         for (int64_t d = 0; d < Dv && isfinite(in[3][0]); d++)
             x[d] = settle(out, in[0][d] / in[4][0], x[d]);
         if (isfinite(in[3][0]))
             *L = settle(lse, *grad[1], *L);
     }
+    return RT_OK;
 }
 
-static rt_status forward(job *j, int64_t hl)
+/* The keys that rows pos[0 .. n) see lie in [*lo, *hi). */
+static void seen(const rt_sweep *s, const int64_t *pos, int64_t n, int64_t *lo, int64_t *hi)
+{
+    *lo = s->p->seqlen_k;
+    *hi = 0;
+    for (int64_t i = 0; i < n; i++) {
+        *lo = s->lo[pos[i]] < s->hi[pos[i]] ? rt_min64(*lo, s->lo[pos[i]]) : *lo;
+        *hi = rt_max64(*hi, s->hi[pos[i]]);
+    }
+}
+
+/* out and lse of rows row0 .. of one head, by one thread. */
+static rt_status output_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, int64_t products[2])
 {
     rt_sweep *s = j->s;
     const int64_t D = j->one.dim, Dv = j->one.dim_v, h = s->g * j->group + hl, Sk = s->p->seqlen_k;
-    const int64_t width[RT_EXACT_STATE] = {Dv, Dv, Dv, 1, 1, 1, 1};
-    const int64_t most = rt_min64(ROWS, j->n);
-    double *store = rt_alloc(j->ctx, most * (3 * Dv + 4), sizeof *store);
+    const int64_t nq = chunk(j->n, row0, j->rows), *pos = s->queries.order + row0, width[RT_EXACT_STATE] = {Dv, Dv, Dv, 1, 1, 1, 1};
+    double *store = rt_calloc(ctx, nq * (3 * Dv + 4), sizeof *store);
     if (store == NULL)
         return RT_ERR_NOMEM;
+    rt_part state[RT_EXACT_STATE];
+    lay(store, nq, h, RT_EXACT_STATE, width, state);
+    for (int64_t i = 0; i < nq; i++)
+        *rt_part_at(&state[3], 0, h, i) = -RT_INF;
+    const rt_part q = {.base = j->t->q + (hl * j->n + row0) * D, .batch = 0, .head = 0, .width = D, .head0 = h};
+    int64_t lo, hi;
+    seen(s, pos, nq, &lo, &hi);
     rt_status st = RT_OK;
-    for (int64_t row0 = 0; row0 < j->n && st == RT_OK; row0 += ROWS) {
-        const int64_t nq = chunk(j->n, row0, ROWS), *pos = s->queries.order + row0;
-        rt_part state[RT_EXACT_STATE];
-        lay(store, nq, h, RT_EXACT_STATE, width, state);
-        memset(store, 0, (size_t)(nq * (3 * Dv + 4)) * sizeof *store);
-        for (int64_t i = 0; i < nq; i++)
-            *rt_part_at(&state[3], 0, h, i) = -RT_INF;
-        int64_t lo = Sk, hi = 0;
-        for (int64_t i = 0; i < nq; i++) {
-            lo = s->lo[pos[i]] < s->hi[pos[i]] ? rt_min64(lo, s->lo[pos[i]]) : lo;
-            hi = rt_max64(hi, s->hi[pos[i]]);
-        }
-        const rt_part q = {.base = j->t->q + (hl * j->n + row0) * D, .batch = 0, .head = 0, .width = D, .head0 = h};
-        for (int64_t key0 = lo / KEYS * KEYS; key0 < hi && st == RT_OK; key0 += KEYS) {
-            const rt_part k = key_part(j, s->k, key0, D), v = key_part(j, s->v, key0, Dv);
-            st = rt_exact_forward_tile(j->ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h, h + 1, &q, &k, &v, state, false,
-                                       rt_gemm_openblas, j->t->products, NULL, NULL);
-        }
-        if (st == RT_OK) {
-            finish_rows(j, hl, row0, nq, state);
-            st = j->status;
-        }
+    for (int64_t key0 = lo / KEYS * KEYS; key0 < hi && st == RT_OK; key0 += KEYS) {
+        const rt_part k = key_part(j, s->k, key0, D), v = key_part(j, s->v, key0, Dv);
+        st = rt_exact_forward_tile(ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h, h + 1, &q, &k, &v, state, false,
+                                   rt_gemm_openblas, products, NULL, NULL);
     }
+    if (st == RT_OK)
+        st = finish_rows(j, ctx, hl, row0, nq, state);
     rt_free(store);
     return st;
 }
@@ -176,7 +176,7 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
 {
     rt_sweep *s = j->s;
     const int64_t D = j->one.dim, Dv = j->one.dim_v, h = s->g * j->group + hl, Sk = s->p->seqlen_k;
-    const int64_t nq = chunk(j->n, row0, GRADIENT_CHUNK), *pos = s->queries.order + row0, width[RT_EXACT_DQ] = {D, D, D};
+    const int64_t nq = chunk(j->n, row0, j->rows), *pos = s->queries.order + row0, width[RT_EXACT_DQ] = {D, D, D};
     double *store = rt_calloc(ctx, nq * 3 * D, sizeof *store);
     if (store == NULL)
         return RT_ERR_NOMEM;
@@ -185,11 +185,8 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
     do_parts(j, hl, all);
     for (int k = 0; k < RT_EXACT_DO; k++)
         row[k] = from_row(&all[k], row0);
-    int64_t lo = Sk, hi = 0;
-    for (int64_t i = 0; i < nq; i++) {
-        lo = s->lo[pos[i]] < s->hi[pos[i]] ? rt_min64(lo, s->lo[pos[i]]) : lo;
-        hi = rt_max64(hi, s->hi[pos[i]]);
-    }
+    int64_t lo, hi;
+    seen(s, pos, nq, &lo, &hi);
     const rt_part q = {.base = j->t->q + (hl * j->n + row0) * D, .batch = 0, .head = 0, .width = D, .head0 = h};
     rt_status st = RT_OK;
     for (int64_t key0 = lo / KEYS * KEYS; key0 < hi && st == RT_OK; key0 += KEYS) {
@@ -216,7 +213,7 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
 static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t products[2])
 {
     rt_sweep *s = j->s;
-    const int64_t D = j->one.dim, Dv = j->one.dim_v, nk = chunk(s->p->seqlen_k, key0, GRADIENT_CHUNK);
+    const int64_t D = j->one.dim, Dv = j->one.dim_v, nk = chunk(s->p->seqlen_k, key0, CHUNK);
     const int64_t width[RT_EXACT_DKV] = {D, D, D, Dv, Dv, Dv};
     double *store = rt_calloc(ctx, nk * 3 * (D + Dv), sizeof *store);
     if (store == NULL)
@@ -250,17 +247,20 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
     return st;
 }
 
-static void backward(job *j)
+/* All rows (and, whole, all keys) by all threads: those with the most to do under a causal mask, the last rows and the first keys, first. */
+static rt_status spread(job *j, bool gradients)
 {
-    const int64_t rows = (j->n + GRADIENT_CHUNK - 1) / GRADIENT_CHUNK, units = j->group * rows;
-    const int64_t keys = j->t->whole ? (j->s->p->seqlen_k + GRADIENT_CHUNK - 1) / GRADIENT_CHUNK : 0;
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(j, rows, units, keys)
+    const int64_t rows = (j->n + j->rows - 1) / j->rows, units = j->group * rows;
+    const int64_t keys = gradients && j->t->whole ? (j->s->p->seqlen_k + CHUNK - 1) / CHUNK : 0;
+#pragma omp parallel for schedule(dynamic, 1) default(none) shared(j, rows, units, keys, gradients)
     for (int64_t u = 0; u < units + keys; u++) {
+        rt_gemm_alone();
         rt_context mine = {.message = ""};
         int64_t products[2] = {0, 0};
-        /* the last rows and the first keys have the most to do under a causal mask */
-        const rt_status st = u < keys ? gradient_keys(j, &mine, u * GRADIENT_CHUNK, products)
-                                      : gradient_rows(j, &mine, (u - keys) % j->group, (rows - 1 - (u - keys) / j->group) * GRADIENT_CHUNK, products);
+        const int64_t hl = (u - keys) % j->group, row0 = (rows - 1 - (u - keys) / j->group) * j->rows;
+        const rt_status st = u < keys    ? gradient_keys(j, &mine, u * CHUNK, products)
+                             : gradients ? gradient_rows(j, &mine, hl, row0, products)
+                                         : output_rows(j, &mine, hl, row0, products);
         if (st != RT_OK)
             fail(j, st, &mine);
 #pragma omp critical(rt_judge_products)
@@ -269,12 +269,14 @@ static void backward(job *j)
             j->t->products[1] += products[1];
         }
     }
+    return j->status;
 }
 
 rt_status rt_truths_compute(rt_context *ctx, rt_sweep *s, rt_truths *t)
 {
     const int threads = omp_get_max_threads();
     job j = {.ctx = ctx, .s = s, .t = t, .one = *s->p, .group = s->p->heads_q / s->p->heads_kv, .n = s->queries.n, .status = RT_OK};
+    j.rows = rt_max64(16, rt_min64(CHUNK, (j.group * j.n + threads - 1) / threads));
     j.one.batch = 1;
     j.source = (rt_exact_source){s->p, s->in->load, s->in->arg};
     j.certificate = rt_calloc(ctx, (int64_t)threads * RT_TENSOR_COUNT, sizeof *j.certificate);
@@ -289,12 +291,11 @@ rt_status rt_truths_compute(rt_context *ctx, rt_sweep *s, rt_truths *t)
             rt_sweep_load(s, RT_DOUT, h, s->queries.order, j.n, s->p->dim_v, row[0].base, bad);
         else
             memset(row[0].base, 0, (size_t)(j.n * s->p->dim_v) * sizeof(double));
-        st = forward(&j, hl);
     }
-    if (st == RT_OK && s->backward) {
-        backward(&j);
-        st = j.status;
-    }
+    if (st == RT_OK)
+        st = spread(&j, false);
+    if (st == RT_OK && s->backward)
+        st = spread(&j, true);
     for (int i = 0; i < threads && st == RT_OK; i++)
         for (int k = 0; k < RT_TENSOR_COUNT; k++)
             rt_certificate_add(&t->certificate[k], &j.certificate[i * RT_TENSOR_COUNT + k]);
