@@ -40,7 +40,11 @@ set(RT_SOURCES
   src/arithmetic/exp_avx2.c
   src/arithmetic/exp_avx512.c
   src/arithmetic/f64.c
+  src/arithmetic/f64_forward.c
   src/arithmetic/f64_backward.c
+  src/arithmetic/f64_kernels_plain.c
+  src/arithmetic/f64_kernels_avx2.c
+  src/arithmetic/f64_kernels_avx512.c
   src/arithmetic/f32.c
   src/arithmetic/f32_forward.c
   src/arithmetic/f32_backward.c
@@ -106,5 +110,5 @@ set(RT_CLI_SOURCES
 )
 
 # Files compiled for one instruction set; what is in them runs only where the processor has it.
-set(RT_AVX2_SOURCES src/arithmetic/exp_avx2.c src/arithmetic/f32_kernels_avx2.c src/number/dd_exp_avx2.c src/arithmetic/exact_kernels_avx2.c)
-set(RT_AVX512_SOURCES src/arithmetic/exp_avx512.c src/arithmetic/f32_kernels_avx512.c src/number/dd_exp_avx512.c src/arithmetic/exact_kernels_avx512.c)
+set(RT_AVX2_SOURCES src/arithmetic/exp_avx2.c src/arithmetic/f32_kernels_avx2.c src/arithmetic/f64_kernels_avx2.c src/number/dd_exp_avx2.c src/arithmetic/exact_kernels_avx2.c)
+set(RT_AVX512_SOURCES src/arithmetic/exp_avx512.c src/arithmetic/f32_kernels_avx512.c src/arithmetic/f64_kernels_avx512.c src/number/dd_exp_avx512.c src/arithmetic/exact_kernels_avx512.c)

@@ -12,7 +12,8 @@ static inline void exact_load(void *arg, rt_tensor_id id, int64_t b, int64_t pos
     memcpy(row, t_row(t, id, b, pos, h), (size_t)t_width(t->p, id) * sizeof *row);
 }
 
-static inline void exact_store(void *arg, rt_tensor_id id, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h, const double *row)
+static inline void exact_store(void *arg, rt_tensor_id id, int32_t rank, int64_t slot, int64_t b,
+                               int64_t pos, int64_t h, const double *row)
 {
     const t_tensors *t = arg;
     (void)rank;
@@ -21,7 +22,8 @@ static inline void exact_store(void *arg, rt_tensor_id id, int32_t rank, int64_t
 }
 
 /* Results in `format` and `lse_format`, this process alone. */
-static inline void exact_run(t_tensors *t, const t_how *how, bool backward, rt_dtype format, rt_dtype lse_format, rt_run_stats *stats)
+static inline void exact_run(t_tensors *t, const t_how *how, bool backward, rt_dtype format,
+                             rt_dtype lse_format, rt_run_stats *stats)
 {
     rt_context ctx = {0};
     rt_comm *comm = NULL;
@@ -32,8 +34,12 @@ static inline void exact_run(t_tensors *t, const t_how *how, bool backward, rt_d
     t_assert_ok(&ctx, t_plan_create(&ctx, t->p, &l, how->plan, &plan));
     const int threads = omp_get_max_threads();
     omp_set_num_threads(how->threads > 0 ? how->threads : 1);
-    const rt_run_io io = {
-        .load = exact_load, .store = exact_store, .arg = t, .backward = backward, .result = format, .lse_result = lse_format};
+    const rt_run_io io = {.load = exact_load,
+                          .store = exact_store,
+                          .arg = t,
+                          .backward = backward,
+                          .result = format,
+                          .lse_result = lse_format};
     memset(stats, 0, sizeof *stats);
     t_assert_ok(&ctx, rt_run(&ctx, comm, t->p, &l, &plan, rt_arithmetic_find("exact"), &io, stats));
     omp_set_num_threads(threads);

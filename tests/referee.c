@@ -1,8 +1,9 @@
 /* referee.c: see referee.h.
  *
- * Scores and dO.v are exact sums of products (4,400 bits hold any of doubles); all else is rounded to `bits` bits, with an
- * error far below mass 2^-(bits - 80).  A result that lies that near to a midpoint of its format is evaluated again with so many
- * bits that only a true tie can still lie there: exponentials of gaps up to `spread` cannot be smaller than exp(-spread). */
+ * Scores and dO.v are exact sums of products (4,400 bits hold any of doubles); all else is rounded to
+ * `bits` bits, with an error far below mass 2^-(bits - 80).  A result that lies that near to a midpoint of
+ * its format is evaluated again with so many bits that only a true tie can still lie there: exponentials of
+ * gaps up to `spread` cannot be smaller than exp(-spread). */
 #include "referee.h"
 
 #include <math.h>
@@ -11,7 +12,8 @@
 
 enum { DOT_BITS = 4400, FIRST_BITS = 320, MAX_SPREAD = 20000 };
 
-/* ---- formats --------------------------------------------------------------------------------------------- */
+/* ---- formats
+ * --------------------------------------------------------------------------------------------- */
 
 typedef struct {
     int precision, low; /* bits of the significand; exponent of the smallest normal */
@@ -96,7 +98,8 @@ double referee_round_d(rt_dtype format, double x)
     return r;
 }
 
-/* ---- sizes and masks -------------------------------------------------------------------------------------- */
+/* ---- sizes and masks
+ * -------------------------------------------------------------------------------------- */
 
 static bool of_keys(rt_tensor_id t)
 {
@@ -117,7 +120,8 @@ int64_t referee_width(const rt_problem *p, rt_tensor_id t)
 
 static int64_t element(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t pos, int64_t h)
 {
-    const int64_t length = of_keys(t) ? p->seqlen_k : p->seqlen_q, heads = of_keys(t) ? p->heads_kv : p->heads_q;
+    const int64_t length = of_keys(t) ? p->seqlen_k : p->seqlen_q,
+                  heads = of_keys(t) ? p->heads_kv : p->heads_q;
     return ((b * length + pos) * heads + h) * referee_width(p, t);
 }
 
@@ -125,9 +129,11 @@ static int64_t element(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t p
 static bool visible(const rt_problem *p, int64_t i, int64_t j)
 {
     if (p->documents == 0)
-        return p->mask == RT_MASK_FULL || (p->mask == RT_MASK_CAUSAL ? j <= i : j <= i + p->seqlen_k - p->seqlen_q);
+        return p->mask == RT_MASK_FULL ||
+               (p->mask == RT_MASK_CAUSAL ? j <= i : j <= i + p->seqlen_k - p->seqlen_q);
     for (int64_t n = 0; n < p->documents; n++) {
-        const int64_t qi = i - p->cu_q[n], kj = j - p->cu_k[n], nq = p->cu_q[n + 1] - p->cu_q[n], nk = p->cu_k[n + 1] - p->cu_k[n];
+        const int64_t qi = i - p->cu_q[n], kj = j - p->cu_k[n], nq = p->cu_q[n + 1] - p->cu_q[n],
+                      nk = p->cu_k[n + 1] - p->cu_k[n];
         if (qi < 0 || qi >= nq || kj < 0 || kj >= nk)
             continue;
         return p->mask == RT_MASK_FULL || (p->mask == RT_MASK_CAUSAL ? kj <= qi : kj <= qi + nk - nq);
@@ -135,7 +141,8 @@ static bool visible(const rt_problem *p, int64_t i, int64_t j)
     return false;
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------------------- */
+/* ---- evaluation
+ * ------------------------------------------------------------------------------------------- */
 
 static mpfr_t *numbers(int64_t n, mpfr_prec_t bits)
 {
@@ -174,7 +181,8 @@ static void dot(mpfr_t sum, mpfr_t mass, const double *a, const double *b, int64
 }
 
 /* sum[d] += c x[d], mass[d] += |m x[d]| */
-static void add_scaled(mpfr_t *sum, mpfr_t *mass, const mpfr_t c, const mpfr_t m, const double *x, int64_t n)
+static void add_scaled(mpfr_t *sum, mpfr_t *mass, const mpfr_t c, const mpfr_t m, const double *x,
+                       int64_t n)
 {
     mpfr_t t;
     mpfr_init2(t, mpfr_get_prec(c));
@@ -230,6 +238,8 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
         mpfr_mul(c->t, c->gap, c->alpha, MPFR_RNDN);
         const double y = fabs(mpfr_get_d(c->t, MPFR_RNDN));
         out->spread = y > out->spread ? y : out->spread;
+        if (!mpfr_zero_p(c->t) && -(double)mpfr_get_exp(c->t) > out->finest)
+            out->finest = -(double)mpfr_get_exp(c->t);
         mpfr_exp(c->w[j], c->t, MPFR_RNDN);
         mpfr_add(c->sum, c->sum, c->w[j], MPFR_RNDN);
     }
@@ -244,7 +254,8 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
             continue;
         mpfr_div(c->w[j], c->w[j], c->sum, MPFR_RNDN);
         const int64_t o = element(p, RT_OUT, b, i, h);
-        add_scaled(out->value[RT_OUT] + o, out->mass[RT_OUT] + o, c->w[j], c->w[j], in->x[RT_V] + element(p, RT_V, b, j, g), Dv);
+        add_scaled(out->value[RT_OUT] + o, out->mass[RT_OUT] + o, c->w[j], c->w[j],
+                   in->x[RT_V] + element(p, RT_V, b, j, g), Dv);
     }
     if (in->x[RT_DOUT] == NULL)
         return;
@@ -263,7 +274,8 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
     for (int64_t j = 0; j < p->seqlen_k; j++) {
         if (!visible(p, i, j))
             continue;
-        const int64_t dv = element(p, RT_DV, b, j, g), dk = element(p, RT_DK, b, j, g), dq = element(p, RT_DQ, b, i, h);
+        const int64_t dv = element(p, RT_DV, b, j, g), dk = element(p, RT_DK, b, j, g),
+                      dq = element(p, RT_DQ, b, i, h);
         add_scaled(out->value[RT_DV] + dv, out->mass[RT_DV] + dv, c->w[j], c->w[j], dout, Dv);
         mpfr_sub(c->ds, c->dp[j], c->delta, MPFR_RNDN);
         mpfr_mul(c->ds, c->ds, c->w[j], MPFR_RNDN);
@@ -272,7 +284,8 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
         mpfr_mul(c->ds_mass, c->ds_mass, c->w[j], MPFR_RNDU);
         mpfr_mul(c->ds_mass, c->ds_mass, c->alpha, MPFR_RNDA);
         mpfr_abs(c->ds_mass, c->ds_mass, MPFR_RNDU);
-        add_scaled(out->value[RT_DQ] + dq, out->mass[RT_DQ] + dq, c->ds, c->ds_mass, in->x[RT_K] + element(p, RT_K, b, j, g), D);
+        add_scaled(out->value[RT_DQ] + dq, out->mass[RT_DQ] + dq, c->ds, c->ds_mass,
+                   in->x[RT_K] + element(p, RT_K, b, j, g), D);
         add_scaled(out->value[RT_DK] + dk, out->mass[RT_DK] + dk, c->ds, c->ds_mass, q, D);
     }
 }
@@ -319,32 +332,43 @@ void referee_reset(referee_truth *t)
     memset(t, 0, sizeof *t);
 }
 
-int64_t referee_results(const referee_inputs *in, rt_dtype format, rt_dtype lse_format, double *const got[RT_TENSOR_COUNT])
+int64_t referee_results(const referee_inputs *in, rt_dtype format, rt_dtype lse_format,
+                        double *const got[RT_TENSOR_COUNT])
 {
     referee_truth first, second = {0};
     referee_evaluate(in, FIRST_BITS, &first);
     const int last = in->x[RT_DOUT] != NULL ? RT_DV : RT_OUT;
+    const uint64_t unknown = REFEREE_UNKNOWN;
     int64_t ties = 0;
     mpfr_t tolerance;
     mpfr_init2(tolerance, 64);
     for (int t = RT_LSE; t <= last; t++)
         for (int64_t e = 0; e < first.n[t]; e++) {
-            const int64_t pos = e / referee_width(in->p, (rt_tensor_id)t) / in->p->heads_q % in->p->seqlen_q;
+            const int64_t pos =
+                e / referee_width(in->p, (rt_tensor_id)t) / in->p->heads_q % in->p->seqlen_q;
             if ((t == RT_LSE || t == RT_OUT) && first.seen[pos] == 0) {
                 got[t][e] = t == RT_LSE ? -(double)INFINITY : 0.0;
                 continue;
             }
             bool doubt = false;
             mpfr_mul_2si(tolerance, first.mass[t][e], 80 - FIRST_BITS, MPFR_RNDU);
-            got[t][e] = referee_round(t == RT_LSE ? lse_format : format, first.value[t][e], tolerance, &doubt);
+            got[t][e] =
+                referee_round(t == RT_LSE ? lse_format : format, first.value[t][e], tolerance, &doubt);
             if (!doubt)
                 continue;
             if (second.bits == 0)
-                referee_evaluate(in, 1200 + (mpfr_prec_t)(4 * 1.443 * (first.spread < MAX_SPREAD ? first.spread : MAX_SPREAD)), &second);
+                referee_evaluate(
+                    in,
+                    1200 + (mpfr_prec_t)(2 * first.finest +
+                                         3 * 1.443 * (first.spread < MAX_SPREAD ? first.spread : 0)),
+                    &second);
             doubt = false;
             mpfr_mul_2si(tolerance, second.mass[t][e], 80 - second.bits, MPFR_RNDU);
-            got[t][e] = referee_round(t == RT_LSE ? lse_format : format, second.value[t][e], tolerance, &doubt);
+            got[t][e] =
+                referee_round(t == RT_LSE ? lse_format : format, second.value[t][e], tolerance, &doubt);
             ties += doubt;
+            if (doubt && first.spread >= MAX_SPREAD)
+                memcpy(&got[t][e], &unknown, sizeof unknown);
         }
     mpfr_clear(tolerance);
     referee_reset(&first);

@@ -18,7 +18,8 @@ static double unit(uint64_t *s)
 /* A normalised pair with hi in 2^[-range, range]; half of the low parts are far below, or zero. */
 static rt_dd random_dd(uint64_t *s, int range)
 {
-    const double hi = ldexp((1 + unit(s)) * (t_random(s) & 1 ? 1 : -1), (int)(t_random(s) % (uint64_t)(2 * range + 1)) - range);
+    const double hi = ldexp((1 + unit(s)) * (t_random(s) & 1 ? 1 : -1),
+                            (int)(t_random(s) % (uint64_t)(2 * range + 1)) - range);
     const uint64_t kind = t_random(s) % 4;
     const double lo = kind == 0 ? 0 : hi * ldexp(unit(s) - 0.5, kind == 1 ? -90 : -53);
     return rt_quick_two_sum(hi, lo);
@@ -59,7 +60,8 @@ static void test_operations(void **state)
         const rt_dd a = random_dd(&s, 60);
         rt_dd b = random_dd(&s, 60);
         if (i % 4 == 0) /* cancellation */
-            b = (rt_dd){-a.hi * (1 + ldexp((double)(t_random(&s) % 8), -50)), b.lo * 0x1p-60 * fabs(a.hi / b.hi)};
+            b = (rt_dd){-a.hi * (1 + ldexp((double)(t_random(&s) % 8), -50)),
+                        b.lo * 0x1p-60 * fabs(a.hi / b.hi)};
         set_dd(x, a);
         set_dd(y, b);
         mpfr_add(z, x, y, MPFR_RNDN);
@@ -93,7 +95,8 @@ static void test_operations(void **state)
     t_assert_le(quotient, 0x1p-102);
 }
 
-/* Arguments of exp: random over the range, near 0, near multiples of ln 2 and of the reduction's halves, near the floor. */
+/* Arguments of exp: random over the range, near 0, near multiples of ln 2 and of the reduction's halves,
+ * near the floor. */
 static int64_t arguments(double *hi, double *lo)
 {
     uint64_t s = 7;
@@ -168,7 +171,8 @@ static void test_exp(void **state)
     t_assert_le(exp(-600.0), RT_DD_EXP_FLOOR);
 }
 
-static void same_bits(exp_fn kernel, const double *yh, const double *yl, const double *ph, const double *pl, int64_t n)
+static void same_bits(exp_fn kernel, const double *yh, const double *yl, const double *ph, const double *pl,
+                      int64_t n)
 {
     static double qh[N], ql[N];
     kernel(yh, yl, qh, ql, n);
@@ -227,7 +231,8 @@ static void test_log(void **state)
         if (a.hi < 0)
             a = rt_dd_neg(a);
         if (i % 3 == 1) /* near 1, both sides */
-            a = rt_quick_two_sum(1 + ldexp(unit(&s) - 0.5, -(int)(t_random(&s) % 60)), 0x1p-54 * (unit(&s) - 0.5));
+            a = rt_quick_two_sum(1 + ldexp(unit(&s) - 0.5, -(int)(t_random(&s) % 60)),
+                                 0x1p-54 * (unit(&s) - 0.5));
         set_dd(x, a);
         mpfr_log(l, x, MPFR_RNDN);
         /* the promise: relative to |ln x|, or to 2^-20 where that is larger */
@@ -248,7 +253,7 @@ static void test_log(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_exp), cmocka_unit_test(test_exp_kernels),
-                                       cmocka_unit_test(test_log)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_operations), cmocka_unit_test(test_exp),
+                                       cmocka_unit_test(test_exp_kernels), cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);
 }

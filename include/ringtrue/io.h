@@ -151,7 +151,7 @@ const void *rt_dump_row(const rt_dump *d, rt_tensor_id t, int64_t b, int64_t pos
 void rt_dump_load(const rt_dump *d, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
 
 /** Pages of the mapped files that were read may leave memory (they come back from the files when needed).  Does nothing for dumps below 1 GiB,
- *  and at most four times a second; may be called by any thread while others read. */
+ *  and at most ten times a second; may be called by any thread while others read. */
 void rt_dump_release(rt_dump *d);
 
 /** Create the folder `path` aside ("<path>.part-<token>", on the same file system). */

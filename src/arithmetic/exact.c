@@ -28,6 +28,22 @@ rt_dd rt_exact_scale(const rt_problem *p, double *error)
     return x;
 }
 
+bool rt_exact_clean(const double *x, int64_t n, int64_t width, int64_t stride, bool *bad, bool *far, double *out)
+{
+    bool any = rt_rows_not_finite(x, n, width, stride, bad);
+    rt_rows_clean(x, n, width, stride, bad, out);
+    for (int64_t i = 0; i < n; i++) {
+        double *row = out + i * width, top = 0;
+        for (int64_t d = 0; d < width; d++)
+            top = fabs(row[d]) > top ? fabs(row[d]) : top;
+        far[i] = top > RT_EXACT_RANGE;
+        any |= far[i];
+        for (int64_t d = 0; d < width && far[i]; d++)
+            row[d] = fabs(row[d]) > RT_EXACT_RANGE ? 0 : row[d];
+    }
+    return any;
+}
+
 rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_problem *p, int64_t n, bool backward)
 {
     memset(x, 0, sizeof *x);
@@ -37,7 +53,7 @@ rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_prob
     if (st == RT_OK && backward)
         st = rt_slices_reserve(ctx, &x->kc, n, p->dim);
     if (st == RT_OK) {
-        x->k_bad = rt_alloc(ctx, 2 * n, sizeof *x->k_bad);
+        x->k_bad = rt_alloc(ctx, 4 * n, sizeof *x->k_bad);
         x->clean = rt_alloc(ctx, n * (2 * p->dim + 2 * p->dim_v), sizeof *x->clean);
         st = x->k_bad == NULL || x->clean == NULL ? RT_ERR_NOMEM : RT_OK;
     }
@@ -46,6 +62,8 @@ rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_prob
         return st;
     }
     x->v_bad = x->k_bad + n;
+    x->k_far = x->v_bad + n;
+    x->v_far = x->k_far + n;
     x->v_scaled = x->clean + n * (p->dim + p->dim_v);
     x->kc_scaled = x->v_scaled + n * p->dim_v;
     return RT_OK;
@@ -66,10 +84,8 @@ void rt_exact_keys_cut(rt_exact_keys *x, const rt_problem *p, const double *k, c
     const int64_t D = p->dim, Dv = p->dim_v;
     double *ck = x->clean, *cv = ck + n * D;
     x->n = n;
-    x->any_bad = rt_rows_not_finite(k, n, D, D, x->k_bad);
-    x->any_bad |= rt_rows_not_finite(v, n, Dv, Dv, x->v_bad);
-    rt_rows_clean(k, n, D, D, x->k_bad, ck);
-    rt_rows_clean(v, n, Dv, Dv, x->v_bad, cv);
+    x->any_bad = rt_exact_clean(k, n, D, D, x->k_bad, x->k_far, ck);
+    x->any_bad |= rt_exact_clean(v, n, Dv, Dv, x->v_bad, x->v_far, cv);
     rt_slices_cut(&x->k, ck, D, n, D, rt_slices_bits(D, 0), false);
     /* V meets integers of 25 bits in the forward (inner dimension: a block of keys), dO of its own kind in the backward. */
     if (backward) {

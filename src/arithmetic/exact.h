@@ -27,11 +27,21 @@ enum { RT_EXACT_STATE = 7, RT_EXACT_DO = 7, RT_EXACT_DQ = 3, RT_EXACT_DKV = 6 };
 /* The score scale as double-double, and the relative error of that (0 where it is exact). */
 rt_dd rt_exact_scale(const rt_problem *p, double *error);
 
+/* Inputs (and a scale) beyond this, which only binary64 has, would overflow on the way.  A row that meets one has m = +infinity in its
+ * STATE and L = +infinity in its DO, and infinite errors in the gradients that it reaches: MPFR computes these. */
+#define RT_EXACT_RANGE 0x1p300
+/* A row whose largest score (scaled) is beyond this is out of range too: the score minus its rounding to m must be far below 1. */
+#define RT_EXACT_TOP 0x1p40
+
+/* A dense copy of rows in which what is not finite or out of range is 0; flags by row; whether any is set. */
+bool rt_exact_clean(const double *x, int64_t n, int64_t width, int64_t stride, bool *bad, bool *far, double *out);
+
 /* One (batch, key head)'s keys of a tile, cut. */
 typedef struct {
     rt_slices k, v, kc;      /* K by key; V by column; K by column (backward: dQ = dS K) */
     bool *k_bad, *v_bad;     /* what is not finite: cut as zero, answered for by its flag */
-    bool any_bad;
+    bool *k_far, *v_far;     /* finite, but beyond RT_EXACT_RANGE: the same */
+    bool any_bad;            /* any of these */
     double *clean;           /* (n, D + Dv) K then V with what is not finite replaced by 0 */
     double *v_scaled;        /* (n, Dv) V / column scale */
     int64_t n;

@@ -26,7 +26,7 @@ typedef struct {
     double *q_clean, *dout_clean, *qc_scaled, *doutc_scaled;
     double *col_ds, *col_p, *top_ds, *top_p, *scale, *inverse, *unit; /* K, K, K, K, K, K, max(D, Dv) */
     double row[Q][3], rho[Q], tau[Q];
-    bool q_bad[Q], dout_bad[Q];
+    bool q_bad[Q], dout_bad[Q], q_far[Q], dout_far[Q];
     rt_exact_keys keys;
     rt_checked_gemm gemm;
     double *store;
@@ -104,26 +104,35 @@ static double power_above(double x)
     return ldexp(1.0, e);
 }
 
-static void fill_nan(const rt_part *part, int count, int64_t b, int64_t h, int64_t row)
+static void fill(const rt_part *part, int count, int64_t b, int64_t h, int64_t row, double x)
 {
     for (int k = 0; k < count; k++)
         for (int64_t d = 0; d < part[k].width; d++)
-            rt_part_at(&part[k], b, h, row)[d] = RT_NAN;
+            rt_part_at(&part[k], b, h, row)[d] = x;
 }
 
-/* As in f64: a row that is NaN makes NaN of every gradient it takes part in, and of no other. */
+/* As in f64: a row that is NaN makes NaN of every gradient it takes part in, and of no other.  One out of range makes their errors
+ * infinite. */
 static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t g, int64_t row0, int64_t nq, int64_t key0, int64_t nk)
 {
     for (int64_t i = 0; i < nq; i++) {
         const bool p_bad = isnan(*rt_part_at(&j->x->row[1], b, h, row0 + i));
         const bool s_bad = p_bad || w->dout_bad[i] || isnan(*rt_part_at(&j->x->row[4], b, h, row0 + i));
-        for (int64_t k = 0; k < nk && s_bad; k++) {
+        const bool far = w->dout_far[i] || *rt_part_at(&j->x->row[1], b, h, row0 + i) > DBL_MAX;
+        for (int64_t k = 0; k < nk && (s_bad || far); k++) {
             if (!rt_blocks_visible(j->blocks, row0 + i, key0 + k))
                 continue;
-            fill_nan(j->x->dq, 2, b, h, row0 + i);
-            fill_nan(j->x->dkv, 2, b, g, key0 + k);
+            if (far) {
+                fill(j->x->dq + 2, 1, b, h, row0 + i, RT_INF);
+                fill(j->x->dkv + 2, 1, b, g, key0 + k, RT_INF);
+                fill(j->x->dkv + 5, 1, b, g, key0 + k, RT_INF);
+            }
+            if (!s_bad)
+                continue;
+            fill(j->x->dq, 2, b, h, row0 + i, RT_NAN);
+            fill(j->x->dkv, 2, b, g, key0 + k, RT_NAN);
             if (p_bad || w->dout_bad[i])
-                fill_nan(j->x->dkv + 3, 2, b, g, key0 + k);
+                fill(j->x->dkv + 3, 2, b, g, key0 + k, RT_NAN);
         }
     }
 }
@@ -163,7 +172,7 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
         const double L[2] = {*rt_part_at(&j->x->row[1], b, h, row0 + i), *rt_part_at(&j->x->row[2], b, h, row0 + i)};
         const double delta[2] = {*rt_part_at(&j->x->row[4], b, h, row0 + i), *rt_part_at(&j->x->row[5], b, h, row0 + i)};
         w->row[i][0] = w->row[i][1] = w->row[i][2] = w->rho[i] = w->tau[i] = 0;
-        odd = odd || w->q_bad[i] || w->dout_bad[i] || isnan(L[0]) || isnan(delta[0]);
+        odd = odd || w->q_bad[i] || w->dout_bad[i] || w->dout_far[i] || !(L[0] <= DBL_MAX) || isnan(delta[0]);
         if (!isfinite(L[0])) {
             memset(ph, 0, (size_t)nk * sizeof(double));
             memset(pl, 0, (size_t)nk * sizeof(double));
@@ -243,10 +252,8 @@ static void rows(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, scra
     const rt_problem *p = j->p;
     const int64_t D = p->dim, Dv = p->dim_v, row0 = qb * Q, nq = rt_min64(Q, j->blocks->n_q - row0);
     const double *q = rt_part_at(j->x->q, b, h, row0), *dout = rt_part_at(&j->x->row[0], b, h, row0);
-    (void)rt_rows_not_finite(q, nq, D, D, w->q_bad);
-    (void)rt_rows_not_finite(dout, nq, Dv, Dv, w->dout_bad);
-    rt_rows_clean(q, nq, D, D, w->q_bad, w->q_clean);
-    rt_rows_clean(dout, nq, Dv, Dv, w->dout_bad, w->dout_clean);
+    (void)rt_exact_clean(q, nq, D, D, w->q_bad, w->q_far, w->q_clean);
+    (void)rt_exact_clean(dout, nq, Dv, Dv, w->dout_bad, w->dout_far, w->dout_clean);
     rt_slices_cut(&w->q, w->q_clean, D, nq, D, rt_slices_bits(D, 0), false);
     rt_slices_cut(&w->qc, w->q_clean, D, nq, D, rt_slices_bits(Q, RT_P_BITS), true);
     rt_slices_cut(&w->dout, w->dout_clean, Dv, nq, Dv, rt_slices_bits(Dv, 0), false);

@@ -24,6 +24,22 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     const int64_t Dv = p->dim_v;
     const double m = *state[3];
     const rt_dd l = {*state[4], *state[5]};
+    if (m > DBL_MAX && resolve != NULL) { /* out of range: all of it by MPFR */
+        bool *all = rt_alloc(ctx, Dv, sizeof *all), lse_too = true;
+        if (all == NULL)
+            return RT_ERR_NOMEM;
+        memset(all, 1, (size_t)Dv * sizeof *all);
+        all_nan(out, Dv);
+        *lse = RT_NAN;
+        const rt_status st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, all, &lse_too, out, lse, cert);
+        for (int64_t d = 0; d < Dv; d++)
+            cert[RT_OUT].undecided += all[d];
+        cert[RT_LSE].undecided += lse_too;
+        for (int k = 1; row != NULL && k < RT_EXACT_DO; k++)
+            *row[k] = k == 1 ? RT_INF : 0;
+        rt_free(all);
+        return st;
+    }
     if (!isfinite(m)) { /* empty, or NaN */
         const bool empty = rt_is_minus_inf(m);
         if (empty)
@@ -40,7 +56,7 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     const double e_l = *state[6] / l.hi;
     rt_dd delta = {0, 0};
     double e_delta = 0, mass = 0, top = 0;
-    bool open = false, todo_lse = false;
+    bool open = false, todo_lse = false, far = false, nan = false;
     bool *todo = rt_calloc(ctx, Dv, sizeof *todo);
     if (todo == NULL)
         return RT_ERR_NOMEM;
@@ -53,7 +69,9 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
             delta = rt_dd_add(delta, rt_dd_mul_d(o, row[0][d]));
             e_delta += fabs(row[0][d]) * r;
             mass += fabs(row[0][d] * o.hi);
+            far = far || (fabs(row[0][d]) > RT_EXACT_RANGE && isfinite(row[0][d]));
         }
+        nan = nan || isnan(o.hi);
         if (isnan(o.hi)) { /* a NaN or an infinity in a visible v */
             out[d] = RT_NAN;
             cert[RT_OUT].exact_case++;
@@ -79,6 +97,11 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
         *row[4] = delta.hi;
         *row[5] = delta.lo;
         *row[6] = e_delta + 0x1p-98 * mass;
+        if (far) { /* of dO: L says so */
+            *row[1] = RT_INF;
+            *row[4] = nan ? RT_NAN : 0;
+            *row[2] = *row[3] = *row[5] = *row[6] = 0;
+        }
     }
     rt_status st = RT_OK;
     if (resolve != NULL && (open || todo_lse))

@@ -21,7 +21,7 @@ typedef struct {
     double *acc;               /* (3, Q, Dv): hi, lo, error */
     double *v_top;             /* Dv: 2^G of a column */
     double m[Q], l[2][Q], e_l[Q], rho[Q];
-    bool q_bad[Q], row_nan[Q];
+    bool q_bad[Q], q_far[Q], row_nan[Q], row_far[Q];
     rt_checked_gemm gemm;
     double *store;
 } scratch;
@@ -62,6 +62,7 @@ typedef struct {
     rt_dd alpha;
     double alpha_error;
     bool simple_scale; /* a power of two */
+    bool far_scale;    /* out of range */
     int64_t b, g;
     const rt_part *q, *v_raw, *state;
     bool fresh;
@@ -107,8 +108,7 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
     const rt_problem *p = j->p;
     const int64_t D = p->dim, Dv = p->dim_v, row0 = qb * Q, nq = rt_min64(Q, j->blocks->n_q - row0);
     const double *q = rt_part_at(j->q, j->b, h, row0);
-    const bool any_q = rt_rows_not_finite(q, nq, D, j->q->width, w->q_bad);
-    rt_rows_clean(q, nq, D, j->q->width, w->q_bad, w->q_clean);
+    const bool any_q = rt_exact_clean(q, nq, D, j->q->width, w->q_bad, w->q_far, w->q_clean);
     rt_slices_cut(&w->q, w->q_clean, D, nq, D, rt_slices_bits(D, 0), false);
     const double unit_q = ldexp(1.0, w->q.bits), c_unit = ldexp(1.0, j->keys->v.bits);
     for (int64_t d = 0; d < Dv; d++) {
@@ -119,7 +119,7 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
     for (int64_t i = 0; i < nq; i++) {
         w->m[i] = -RT_INF;
         w->l[0][i] = w->l[1][i] = w->e_l[i] = w->rho[i] = 0;
-        w->row_nan[i] = false;
+        w->row_nan[i] = w->row_far[i] = false;
         q_top = w->q.scale[i] * unit_q > q_top ? w->q.scale[i] * unit_q : q_top;
     }
     memset(w->acc, 0, (size_t)(3 * Q * Dv) * sizeof(double));
@@ -150,6 +150,8 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
                 memset(w->p2 + i * K, 0, (size_t)nk * sizeof(double));
                 continue;
             }
+            if (!(fabs(top) < RT_EXACT_TOP))
+                w->row_far[i] = true;
             if (top > w->m[i]) {
                 if (rt_is_minus_inf(w->m[i]))
                     w->m[i] = top;
@@ -182,13 +184,15 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
             for (int64_t d = 0; d < Dv; d++)
                 sum[d] += e * w->v_top[d];
         }
-        if (any_q || j->keys->any_bad)
+        if (any_q || j->keys->any_bad || j->far_scale)
             for (int64_t i = 0; i < nq; i++)
                 for (int64_t x = 0; x < nk; x++) {
                     if (!rt_blocks_visible(j->blocks, row0 + i, key0 + x))
                         continue;
                     if (w->q_bad[i] || j->keys->k_bad[key0 + x])
                         w->row_nan[i] = true;
+                    if (w->q_far[i] || j->keys->k_far[key0 + x] || j->keys->v_far[key0 + x] || j->far_scale)
+                        w->row_far[i] = true;
                     const double *raw = rt_part_at(j->v_raw, j->b, j->g, key0 + x);
                     for (int64_t d = 0; d < Dv && j->keys->v_bad[key0 + x]; d++)
                         if (!isfinite(raw[d]))
@@ -201,6 +205,14 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
             w->m[i] = w->l[0][i] = w->l[1][i] = RT_NAN;
             for (int64_t d = 0; d < Dv; d++)
                 hi[d] = lo[d] = RT_NAN;
+        }
+        if (w->row_far[i] && !w->row_nan[i]) {
+            w->m[i] = RT_INF;
+            w->l[0][i] = 1;
+            w->l[1][i] = w->e_l[i] = w->rho[i] = 0;
+            memset(hi, 0, (size_t)Dv * sizeof *hi);
+            memset(lo, 0, (size_t)Dv * sizeof *lo);
+            memset(w->acc + (2 * Q + i) * Dv, 0, (size_t)Dv * sizeof *lo);
         }
         /* what all weights share becomes absolute: sum p |v_d| <= l 2^G_d */
         const double shared = w->rho[i] * (1 + 0x1p-20) * w->l[0][i];
@@ -239,6 +251,7 @@ rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_
     const int64_t group = p->heads_q / p->heads_kv;
     job j = {.p = p, .blocks = &blocks, .keys = &keys, .f = rt_exact_kernels_here(), .q = q, .v_raw = v, .state = state, .fresh = fresh};
     j.alpha = rt_exact_scale(p, &j.alpha_error);
+    j.far_scale = fabs(j.alpha.hi) > RT_EXACT_RANGE;
     int exponent;
     const double mantissa = fabs(frexp(j.alpha.hi, &exponent));
     j.simple_scale = j.alpha_error <= 0 && mantissa >= 0.5 && mantissa <= 0.5 && j.alpha.lo >= 0 && j.alpha.lo <= 0;
@@ -284,6 +297,14 @@ void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_
             present[3][i] = present[4][i] = present[5][i] = RT_NAN;
             for (int64_t d = 0; d < width; d++)
                 hi[d] = lo[d] = RT_NAN;
+            continue;
+        }
+        if (m_in > DBL_MAX || m > DBL_MAX) { /* out of range: a later step computes the row */
+            present[3][i] = RT_INF;
+            present[4][i] = 1;
+            present[5][i] = present[6][i] = 0;
+            for (int64_t d = 0; d < width; d++)
+                hi[d] = lo[d] = error[d] = 0;
             continue;
         }
         const double top = m_in > m ? m_in : m;

@@ -206,7 +206,7 @@ double rt_mpfr_weights(const rt_problem *p, const rt_mpfr_row *r, mpfr_t *w, mpf
         mpfr_sub(d, r->score[j], r->score[top], MPFR_RNDN); /* exact */
         mpfr_mul(w[j], d, alpha, MPFR_RNDN);
         const double y = fabs(mpfr_get_d(w[j], MPFR_RNDN));
-        size = y > size ? y : size;
+        size = y > size && y < 1e9 ? y : size; /* below, a weight is 0 to any precision in use */
         mpfr_exp(w[j], w[j], MPFR_RNDN);
         mpfr_add(sum, sum, w[j], MPFR_RNDN);
     }
@@ -224,7 +224,14 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
     for (int64_t d = 0; d < Dv; d++) {
         if (!todo[d])
             continue;
-        if (rational_output(&r, d, Dv, format, &out[d])) {
+        bool finite = true;
+        for (int64_t j = 0; j < r.n; j++)
+            finite = finite && isfinite(r.v[j * Dv + d]);
+        if (!finite) { /* a NaN or an infinity in a visible v */
+            out[d] = RT_NAN;
+            todo[d] = false;
+            cert[RT_OUT].exact_case++;
+        } else if (rational_output(&r, d, Dv, format, &out[d])) {
             todo[d] = false;
             cert[RT_OUT].exact_case++;
         } else if (rt_mpfr_leading_output(s->p, &r, d, format, &out[d])) {

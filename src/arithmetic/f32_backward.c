@@ -181,6 +181,7 @@ rt_status rt_f32_backward(rt_context *ctx, const rt_tile_data *t)
     const int64_t units = p->batch * f.heads * f.blocks.n_kb;
 #pragma omp parallel default(none) shared(f, store, units, floats)
     {
+        rt_gemm_alone();
         scratch w = {.p = store + omp_get_thread_num() * floats};
         w.ds = w.p + Q * LD;
         for (int64_t unit = rt_turns_next(&f.turns); unit < units; unit = rt_turns_next(&f.turns))

@@ -49,7 +49,7 @@ static inline rt_vf v_narrow(const double *p)
 #include "arithmetic/f32_kernels_body.h"
 
 /* n by the trick of the large constant, whose sum's low bits are n; a NaN stays one. */
-static rt_vf v_exp2(rt_vf x)
+static inline rt_vf v_exp2(rt_vf x)
 {
     const rt_vf low = v_set(-126.0f), big = v_set(0x1.8p23f);
     const rt_vf y = _mm256_max_ps(low, x), t = v_add(y, big), p = two_to_fraction(v_sub(y, v_sub(t, big)));

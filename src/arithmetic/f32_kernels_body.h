@@ -13,6 +13,9 @@
 #define RT_EXP2_C5 0.001339086336f
 #define RT_EXP2_C6 0.0001545316295f
 
+/* Four vectors at a time: one alone would wait for each of its own operations. */
+#define RT_FOUR(step) step(0) step(1) step(2) step(3)
+
 static inline rt_vf two_to_fraction(rt_vf r)
 {
     rt_vf p = v_set(RT_EXP2_C6);
@@ -24,7 +27,7 @@ static inline rt_vf two_to_fraction(rt_vf r)
     return v_fma(p, r, v_set(1.0f));
 }
 
-static rt_vf v_exp2(rt_vf x);
+static inline rt_vf v_exp2(rt_vf x);
 
 /* The vector that starts at element i of n: lanes beyond the end hold `fill`. */
 static inline rt_vf get(const float *p, int64_t i, int64_t n, float fill)
@@ -45,12 +48,15 @@ static inline void put(float *p, int64_t i, int64_t n, rt_vf v)
 static float top(const float *x, int64_t n, float m)
 {
     rt_vf a[4];
-    for (int k = 0; k < 4; k++)
-        a[k] = v_set(m);
+#define STEP(k) a[k] = v_set(m);
+    RT_FOUR(STEP)
+#undef STEP
     int64_t i = 0;
-    for (; i + 4 * RT_W <= n; i += 4 * RT_W)
-        for (int k = 0; k < 4; k++)
-            a[k] = v_max(v_load(x + i + k * RT_W), a[k]);
+    for (; i + 4 * RT_W <= n; i += 4 * RT_W) {
+#define STEP(k) a[k] = v_max(v_load(x + i + (k)*RT_W), a[k]);
+        RT_FOUR(STEP)
+#undef STEP
+    }
     for (; i + RT_W <= n; i += RT_W)
         a[0] = v_max(v_load(x + i), a[0]);
     float lanes[RT_W];
@@ -65,20 +71,25 @@ static float top(const float *x, int64_t n, float m)
 static float weights(float *x, int64_t n, float m)
 {
     const rt_vf shift = v_set(m);
-    rt_vf sum[4];
-    for (int k = 0; k < 4; k++)
-        sum[k] = v_set(0.0f);
+    rt_vf sum[4], p[4];
+#define STEP(k) sum[k] = v_set(0.0f);
+    RT_FOUR(STEP)
+#undef STEP
     int64_t i = 0;
-    for (; i + 4 * RT_W <= n; i += 4 * RT_W)
-        for (int k = 0; k < 4; k++) {
-            const rt_vf p = v_exp2(v_sub(v_load(x + i + k * RT_W), shift));
-            v_store(x + i + k * RT_W, p);
-            sum[k] = v_add(sum[k], p);
-        }
+    for (; i + 4 * RT_W <= n; i += 4 * RT_W) {
+#define STEP(k) p[k] = v_exp2(v_sub(v_load(x + i + (k)*RT_W), shift));
+        RT_FOUR(STEP)
+#undef STEP
+#define STEP(k)                                                                                            \
+    v_store(x + i + (k)*RT_W, p[k]);                                                                       \
+    sum[k] = v_add(sum[k], p[k]);
+        RT_FOUR(STEP)
+#undef STEP
+    }
     for (; i < n; i += RT_W) {
-        const rt_vf p = v_exp2(v_sub(get(x, i, n, -__builtin_inff()), shift));
-        put(x, i, i + RT_W < n ? i + RT_W : n, p);
-        sum[0] = v_add(sum[0], p);
+        p[0] = v_exp2(v_sub(get(x, i, n, -__builtin_inff()), shift));
+        put(x, i, i + RT_W < n ? i + RT_W : n, p[0]);
+        sum[0] = v_add(sum[0], p[0]);
     }
     float lanes[RT_W], total = 0;
     v_store(lanes, v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
@@ -99,21 +110,24 @@ static void scale(float *x, int64_t n, float c)
 
 static void gradient(float *p, float *ds, int64_t n, float m, float r, float delta)
 {
-    const rt_vf shift = v_set(m), norm = v_set(r), d = v_set(delta);
+    const rt_vf shift = v_set(m), norm = v_set(r), less = v_set(delta);
+    rt_vf w[4];
     int64_t i = 0;
-    for (; i + 2 * RT_W <= n; i += 2 * RT_W)
-        for (int k = 0; k < 2; k++) {
-            const int64_t j = i + k * RT_W;
-            const rt_vf w = v_mul(v_exp2(v_sub(v_load(p + j), shift)), norm);
-            v_store(p + j, w);
-            v_store(ds + j, v_mul(w, v_sub(v_load(ds + j), d)));
-        }
+    for (; i + 4 * RT_W <= n; i += 4 * RT_W) {
+#define STEP(k) w[k] = v_mul(v_exp2(v_sub(v_load(p + i + (k)*RT_W), shift)), norm);
+        RT_FOUR(STEP)
+#undef STEP
+#define STEP(k)                                                                                            \
+    v_store(p + i + (k)*RT_W, w[k]);                                                                       \
+    v_store(ds + i + (k)*RT_W, v_mul(w[k], v_sub(v_load(ds + i + (k)*RT_W), less)));
+        RT_FOUR(STEP)
+#undef STEP
+    }
     for (; i < n; i += RT_W) {
         const int64_t end = i + RT_W < n ? i + RT_W : n;
-        const rt_vf w = v_mul(v_exp2(v_sub(get(p, i, n, 0), shift)), norm),
-                    g = v_mul(w, v_sub(get(ds, i, n, 0), d));
-        put(p, i, end, w);
-        put(ds, i, end, g);
+        w[0] = v_mul(v_exp2(v_sub(get(p, i, n, m), shift)), norm);
+        put(p, i, end, w[0]);
+        put(ds, i, end, v_mul(w[0], v_sub(get(ds, i, n, 0), less)));
     }
 }
 

@@ -44,7 +44,7 @@ static inline rt_vf v_narrow(const double *p)
 
 #include "arithmetic/f32_kernels_body.h"
 
-static rt_vf v_exp2(rt_vf x)
+static inline rt_vf v_exp2(rt_vf x)
 {
     if (x < -126.0f)
         return 0;

@@ -1,201 +1,62 @@
-/* Arithmetic f64, forward: binary64 throughout, one tile at a time, in blocks of 128 rows x 256 keys.
- *
- * Shapes of a block: S (nq, nk) = scale Q K^T; P = exp(S - m); acc (nq, Dv) += P V.
- * A row's partial (m, l, acc) of this tile is made in scratch and then joined to what the destination
- * holds, so that the order of the sums is the order of the plan's listing and nothing else: a unit of work
- * is one (batch, head, row block), owned by one thread from start to end, with BLAS products of one thread.
- *
- * Error radius (first order, u = 2^-53, n keys): |dO| <= sum_j w_j rho_j |v_j - O| + (gamma_n + 4u) sum_j
- * w_j |v_j| with rho_j = gamma_(D+1) scale sum|q||k| + 2u|s_j - m| + 2u, plus a few u per join: the judge's
- * bound of bound.h with every roundoff at 2^-53 (numerics: Higham's gamma, exp within 1 ulp).
- */
+/* Arithmetic f64: binary64 throughout: how states join and rows end. */
+#include "arithmetic/f64.h"
+
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "arithmetic/f32.h"
 
-typedef struct {
-    double *s;   /* (RT_BLOCK_Q, RT_BLOCK_K) scores, then probabilities */
-    double *acc; /* (RT_BLOCK_Q, Dv) */
-    double m[RT_BLOCK_Q], l[RT_BLOCK_Q];
-    double *q, *k, *v; /* clean copies of a block, used only when something is not finite */
-    bool q_bad[RT_BLOCK_Q], k_bad[RT_BLOCK_K], v_bad[RT_BLOCK_K];
-    bool row_nan[RT_BLOCK_Q];
-} scratch;
-
-static int64_t scratch_doubles(const rt_problem *p)
+rt_status rt_f64_rows_create(rt_context *ctx, const rt_part *part, int64_t batch, int64_t head0,
+                             int64_t head1, int64_t rows, const rt_f64_kernels *kernels, rt_f64_rows *out)
 {
-    return (int64_t)RT_BLOCK_Q * RT_BLOCK_K + (int64_t)RT_BLOCK_Q * (p->dim + p->dim_v) +
-           (int64_t)RT_BLOCK_K * (p->dim + p->dim_v);
+    rt_f64_rows r = {.part = *part, .heads = head1 - head0, .rows = rows};
+    const int64_t total = batch * r.heads * rows, width = part->width;
+    r.bad = rt_alloc(ctx, total, sizeof *r.bad);
+    if (r.bad == NULL)
+        return RT_ERR_NOMEM;
+    int any = 0;
+#pragma omp parallel for schedule(static) default(none) shared(r, part, total, head0, width, kernels)      \
+    reduction(|                                                                                            \
+              : any)
+    for (int64_t i = 0; i < total; i++) {
+        r.bad[i] = !kernels->all_finite(
+            rt_part_at(part, i / (r.rows * r.heads), head0 + i / r.rows % r.heads, i % r.rows), width);
+        any |= r.bad[i];
+    }
+    r.any = any != 0;
+    if (r.any) {
+        r.copy = rt_alloc(ctx, total * width, sizeof *r.copy);
+        if (r.copy == NULL) {
+            rt_free(r.bad);
+            return RT_ERR_NOMEM;
+        }
+        r.part = (rt_part){.base = r.copy,
+                           .batch = r.heads * rows * width,
+                           .head = rows * width,
+                           .width = width,
+                           .head0 = head0};
+        for (int64_t i = 0; i < total; i++)
+            rt_rows_clean(rt_part_at(part, i / (rows * r.heads), head0 + i / rows % r.heads, i % rows), 1,
+                          width, width, &r.bad[i], r.copy + i * width);
+    }
+    *out = r;
+    return RT_OK;
 }
 
-static void scratch_point(scratch *w, const rt_problem *p, double *store)
+void rt_f64_rows_reset(rt_f64_rows *r)
 {
-    w->s = store;
-    w->acc = w->s + (int64_t)RT_BLOCK_Q * RT_BLOCK_K;
-    w->q = w->acc + RT_BLOCK_Q * p->dim_v;
-    w->k = w->q + RT_BLOCK_Q * p->dim;
-    w->v = w->k + RT_BLOCK_K * p->dim;
+    rt_free(r->copy);
+    rt_free(r->bad);
+    r->copy = NULL;
+    r->bad = NULL;
 }
 
-/* Masked scores become -inf.  What a masked key's slot holds never gets further than here. */
-static void mask_scores(const rt_blocks *b, int64_t row0, int64_t nq, int64_t key0, int64_t nk, double *s)
+/* What a masked key's slot holds never gets further than here. */
+void rt_f64_mask_row(const rt_blocks *b, int64_t row, int64_t key0, int64_t nk, double *s)
 {
-    for (int64_t i = 0; i < nq; i++)
-        for (int64_t j = 0; j < nk; j++)
-            if (!rt_blocks_visible(b, row0 + i, key0 + j))
-                s[i * RT_BLOCK_K + j] = -RT_INF;
-}
-
-/* One online-softmax step for one row of scores: returns with P in place of S, m and l moved on, acc
- * rescaled. */
-static void softmax_row(double *s, int64_t nk, int64_t width, double *m, double *l, double *acc)
-{
-    double top = *m;
+    const int64_t lo = b->lo[row], hi = b->hi[row], *pos = b->k_pos + key0;
     for (int64_t j = 0; j < nk; j++)
-        top = s[j] > top ? s[j] : top;
-    if (rt_is_minus_inf(top)) { /* nothing visible so far */
-        memset(s, 0, (size_t)nk * sizeof *s);
-        return;
-    }
-    if (top > *m) {
-        const double c = rt_is_minus_inf(*m) ? 0.0 : rt_exp_scalar(*m - top);
-        *l *= c;
-        for (int64_t d = 0; d < width; d++)
-            acc[d] *= c;
-        *m = top;
-    }
-    for (int64_t j = 0; j < nk; j++)
-        s[j] -= top;
-    rt_exp_vector(s, nk);
-    double sum[4] = {0, 0, 0, 0};
-    int64_t j = 0;
-    for (; j + 4 <= nk; j += 4)
-        for (int64_t c = 0; c < 4; c++)
-            sum[c] += s[j + c];
-    for (; j < nk; j++)
-        sum[0] += s[j];
-    *l += (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-/* The partial of one row block against every key of the tile. */
-static void forward_block(const rt_tile_data *t, const rt_blocks *blocks, int64_t b, int64_t h, int64_t qb,
-                          scratch *w)
-{
-    const rt_problem *p = t->problem;
-    const int64_t g = h / (p->heads_q / p->heads_kv), D = p->dim, Dv = p->dim_v;
-    const int64_t row0 = qb * RT_BLOCK_Q, nq = rt_min64(RT_BLOCK_Q, t->n_q - row0);
-    const double *q = rt_part_at(&t->q, b, h, row0);
-    int64_t ldq = t->q.width;
-    const bool any_q = rt_rows_not_finite(q, nq, D, ldq, w->q_bad);
-    if (any_q) {
-        rt_rows_clean(q, nq, D, ldq, w->q_bad, w->q);
-        q = w->q;
-        ldq = D;
-    }
-    for (int64_t i = 0; i < nq; i++) {
-        w->m[i] = -RT_INF;
-        w->l[i] = 0;
-        w->row_nan[i] = false;
-    }
-    memset(w->acc, 0, (size_t)(nq * Dv) * sizeof(double));
-
-    for (int64_t kb = 0; kb < blocks->n_kb; kb++) {
-        const rt_block_class cls = rt_blocks_classify(blocks, qb, kb);
-        if (cls == RT_BLOCK_EMPTY)
-            continue;
-        const int64_t key0 = kb * RT_BLOCK_K, nk = rt_min64(RT_BLOCK_K, t->n_kv - key0);
-        const double *k = rt_part_at(&t->k, b, g, key0), *v = rt_part_at(&t->v, b, g, key0);
-        int64_t ldk = t->k.width, ldv = t->v.width;
-        const bool any_k = rt_rows_not_finite(k, nk, D, ldk, w->k_bad);
-        const bool any_v = rt_rows_not_finite(v, nk, Dv, ldv, w->v_bad);
-        if (any_k) {
-            rt_rows_clean(k, nk, D, ldk, w->k_bad, w->k);
-            k = w->k;
-            ldk = D;
-        }
-        if (any_v) {
-            rt_rows_clean(v, nk, Dv, ldv, w->v_bad, w->v);
-            v = w->v;
-            ldv = Dv;
-        }
-        rt_gemm_nt(nq, nk, D, p->scale, q, ldq, k, ldk, 0.0, w->s, RT_BLOCK_K);
-        if (cls == RT_BLOCK_PARTIAL)
-            mask_scores(blocks, row0, nq, key0, nk, w->s);
-        for (int64_t i = 0; i < nq; i++)
-            softmax_row(w->s + i * RT_BLOCK_K, nk, Dv, &w->m[i], &w->l[i], w->acc + i * Dv);
-        rt_gemm_nn(nq, Dv, nk, 1.0, w->s, RT_BLOCK_K, v, ldv, 1.0, w->acc, Dv);
-
-        if (any_q || any_k) /* a NaN or an infinity in a visible q or k: the row is NaN */
-            for (int64_t i = 0; i < nq; i++)
-                for (int64_t j = 0; j < nk; j++)
-                    if ((w->q_bad[i] || w->k_bad[j]) && rt_blocks_visible(blocks, row0 + i, key0 + j))
-                        w->row_nan[i] = true;
-        if (any_v) { /* in a visible v: that element of the row's output is NaN */
-            const double *raw = rt_part_at(&t->v, b, g, key0);
-            for (int64_t i = 0; i < nq; i++)
-                for (int64_t j = 0; j < nk; j++)
-                    if (w->v_bad[j] && rt_blocks_visible(blocks, row0 + i, key0 + j))
-                        for (int64_t d = 0; d < Dv; d++)
-                            if (!isfinite(raw[j * t->v.width + d]))
-                                w->acc[i * Dv + d] = RT_NAN;
-        }
-    }
-
-    for (int64_t i = 0; i < nq; i++) {
-        /* A score that overflowed leaves no weights: the row is NaN, like one that saw a NaN. */
-        if (w->row_nan[i] || isnan(w->l[i])) {
-            w->m[i] = w->l[i] = RT_NAN;
-            for (int64_t d = 0; d < Dv; d++)
-                w->acc[i * Dv + d] = RT_NAN;
-        }
-        double *acc = rt_part_at(&t->state[0], b, h, row0 + i);
-        double *m = rt_part_at(&t->state[1], b, h, row0 + i), *l = rt_part_at(&t->state[2], b, h, row0 + i);
-        if (t->fresh_q) {
-            memcpy(acc, w->acc + i * Dv, (size_t)Dv * sizeof *acc);
-            *m = w->m[i];
-            *l = w->l[i];
-        } else {
-            rt_f64_join(1, Dv, w->acc + i * Dv, &w->m[i], &w->l[i], acc, m, l);
-        }
-    }
-}
-
-static rt_status f64_forward(rt_context *ctx, const rt_tile_data *t)
-{
-    const rt_problem *p = t->problem;
-    rt_blocks blocks;
-    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, RT_BLOCK_Q, RT_BLOCK_K, &blocks));
-    const int threads = omp_get_max_threads();
-    rt_status st = RT_ERR_NOMEM;
-    scratch *work = rt_alloc(ctx, threads, sizeof *work);
-    double *store = rt_alloc(ctx, threads * scratch_doubles(p), sizeof *store);
-    if (work == NULL || store == NULL)
-        goto free_scratch;
-    for (int i = 0; i < threads; i++)
-        scratch_point(&work[i], p, store + i * scratch_doubles(p));
-
-    const int64_t heads = t->q_head1 - t->q_head0, units = p->batch * heads * blocks.n_qb;
-#pragma omp parallel default(none) shared(t, blocks, work, units, heads)
-    {
-        rt_gemm_alone();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t unit = 0; unit < units; unit++) {
-            const int64_t qb =
-                blocks.n_qb - 1 - unit / (t->problem->batch * heads); /* longest first under causal */
-            const int64_t bh = unit % (t->problem->batch * heads);
-            forward_block(t, &blocks, bh / heads, t->q_head0 + bh % heads, qb, &work[omp_get_thread_num()]);
-            if (t->poke != NULL && omp_get_thread_num() == 0)
-                t->poke(t->poke_arg);
-        }
-    }
-    st = RT_OK;
-free_scratch:
-    rt_free(store);
-    rt_free(work);
-    rt_blocks_reset(&blocks);
-    return st;
+        s[j] = pos[j] >= lo && pos[j] < hi ? s[j] : -RT_INF;
 }
 
 /* M-raw: m' = max; l' = l c + l_in c_in; acc' likewise, with c = exp(m - m').  An empty side leaves the
@@ -240,8 +101,6 @@ void rt_f64_finish(int64_t width, const double *acc, double m, double l, double 
         out[d] = acc[d] / l;
     *lse = m + rt_log_scalar(l);
 }
-
-rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t); /* f64_backward.c */
 
 static int f64_parts(rt_payload payload, const rt_problem *p, int64_t width[RT_MAX_PARTS])
 {
@@ -311,7 +170,7 @@ const rt_arithmetic_ops rt_arithmetic_f64 = {.name = "f64",
                                              .result = RT_F64,
                                              .state_m = 1,
                                              .parts = f64_parts,
-                                             .forward = f64_forward,
+                                             .forward = rt_f64_forward,
                                              .backward = rt_f64_backward,
                                              .land = f64_land,
                                              .finish = f64_finish_row,

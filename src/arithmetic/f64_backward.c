@@ -1,52 +1,33 @@
-/* Arithmetic f64, backward: one tile, in the same blocks as the forward.
+/* Arithmetic f64, backward: one tile, in blocks of 256 rows x 384 keys.
  *
  * forward was  s = scale q.k, P = exp(s - m) / l, O = P V;  so now, with delta = dO.O of the whole row:
  *   dV += P^T dO      dP = dO V^T      dS = P o (dP - delta)      dQ += scale dS K      dK += scale dS^T Q
  * P is recomputed from the row's global (m, l), not from the rounded LSE: with summable inputs every
  * quantity here is exact, which is what makes layouts comparable to the bit.
  *
- * A unit of work is one (batch, key head): it owns its dK, dV and the dQ of the heads of its group, so no
- * two threads add to one place and the order of every sum is (key block, head, row block).
+ * A unit of work is one (batch, key head, key block): it owns its dK and dV and takes turns at the dQ of
+ * each row block, so that the order of every sum is (key block, head, row block) whatever the threads.
  */
-#include <math.h>
 #include <omp.h>
 #include <string.h>
 
-#include "arithmetic/block.h"
+#include "arithmetic/f64.h"
+#include "arithmetic/turns.h"
 
-rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t);
+enum { Q = 256, K = 384, LD = K + 8 };
 
 typedef struct {
-    double *p, *ds;           /* (RT_BLOCK_Q, RT_BLOCK_K) */
-    double *q, *k, *v, *dout; /* clean copies of a block, used only when something is not finite */
-    bool q_bad[RT_BLOCK_Q], k_bad[RT_BLOCK_K], v_bad[RT_BLOCK_K], dout_bad[RT_BLOCK_Q];
+    const rt_tile_data *t;
+    const rt_f64_kernels *kernels;
+    rt_blocks blocks;
+    rt_f64_rows q, dout, k, v;
+    int64_t group, g0, heads; /* key heads g0 .. g0 + heads - 1 */
+    rt_turns turns;           /* a place: (batch, query head, row block) */
+} tile;
+
+typedef struct {
+    double *p, *ds; /* (Q, LD) */
 } scratch;
-
-static int64_t scratch_doubles(const rt_problem *p)
-{
-    return 2 * (int64_t)RT_BLOCK_Q * RT_BLOCK_K + (int64_t)(RT_BLOCK_Q + RT_BLOCK_K) * (p->dim + p->dim_v);
-}
-
-static void scratch_point(scratch *w, const rt_problem *p, double *store)
-{
-    w->p = store;
-    w->ds = w->p + (int64_t)RT_BLOCK_Q * RT_BLOCK_K;
-    w->q = w->ds + (int64_t)RT_BLOCK_Q * RT_BLOCK_K;
-    w->k = w->q + RT_BLOCK_Q * p->dim;
-    w->v = w->k + RT_BLOCK_K * p->dim;
-    w->dout = w->v + RT_BLOCK_K * p->dim_v;
-}
-
-/* A block with what is not finite taken out; rows points at the block to use, *ld at its stride. */
-static bool clean(const double **rows, int64_t *ld, int64_t n, int64_t width, bool *flags, double *copy)
-{
-    if (!rt_rows_not_finite(*rows, n, width, *ld, flags))
-        return false;
-    rt_rows_clean(*rows, n, width, *ld, flags, copy);
-    *rows = copy;
-    *ld = width;
-    return true;
-}
 
 static void fill_nan(double *row, int64_t n)
 {
@@ -59,150 +40,160 @@ static void fill_nan(double *row, int64_t n)
  * key that it sees.  One whose dO or delta is not finite (delta: through a v that it sees) has P all the
  * same: its dq is NaN and so is dk of the keys that it sees, but dv only in the elements where dO is not
  * finite. */
-static void poison(const rt_tile_data *t, const rt_blocks *blocks, int64_t b, int64_t h, int64_t g,
-                   int64_t row0, int64_t nq, int64_t key0, int64_t nk, const scratch *w)
+static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0, int64_t nq, int64_t key0,
+                   int64_t nk)
 {
-    for (int64_t i = 0; i < nq; i++) {
-        const bool p_bad = isnan(*rt_part_at(&t->row[1], b, h, row0 + i));
-        const bool s_bad = p_bad || w->dout_bad[i] || !isfinite(*rt_part_at(&t->row[3], b, h, row0 + i));
-        if (!s_bad)
+    const rt_tile_data *t = f->t;
+    for (int64_t i = row0; i < row0 + nq; i++) {
+        const bool p_bad = isnan(*rt_part_at(&t->row[1], b, h, i)),
+                   dout_bad = rt_f64_bad(&f->dout, b, h, t->q_head0, i);
+        if (!p_bad && !dout_bad && isfinite(*rt_part_at(&t->row[3], b, h, i)))
             continue;
-        const double *dout = rt_part_at(&t->row[0], b, h, row0 + i);
-        for (int64_t j = 0; j < nk; j++) {
-            if (!rt_blocks_visible(blocks, row0 + i, key0 + j))
+        const double *dout = rt_part_at(&t->row[0], b, h, i);
+        for (int64_t j = key0; j < key0 + nk; j++) {
+            if (!rt_blocks_visible(&f->blocks, i, j))
                 continue;
-            fill_nan(rt_part_at(&t->dq[0], b, h, row0 + i), t->problem->dim);
-            fill_nan(rt_part_at(&t->dkv[0], b, g, key0 + j), t->problem->dim);
-            double *dv = rt_part_at(&t->dkv[1], b, g, key0 + j);
-            for (int64_t d = 0; (p_bad || w->dout_bad[i]) && d < t->problem->dim_v; d++)
+            fill_nan(rt_part_at(&t->dq[0], b, h, i), t->q.width);
+            fill_nan(rt_part_at(&t->dkv[0], b, g, j), t->q.width);
+            double *dv = rt_part_at(&t->dkv[1], b, g, j);
+            for (int64_t d = 0; (p_bad || dout_bad) && d < t->v.width; d++)
                 if (p_bad || !isfinite(dout[d]))
                     dv[d] = RT_NAN;
         }
     }
 }
 
-static void backward_block(const rt_tile_data *t, const rt_blocks *blocks, int64_t b, int64_t h, int64_t qb,
-                           int64_t kb, rt_block_class cls, scratch *w)
+/* P and dS of one row of a panel, from scores and dP; whether something of the row is not finite. */
+static bool gradient_row(const tile *f, int64_t b, int64_t h, int64_t row, bool cut, int64_t key0,
+                         int64_t nk, double *p, double *ds)
 {
-    const rt_problem *p = t->problem;
-    const int64_t g = h / (p->heads_q / p->heads_kv), D = p->dim, Dv = p->dim_v;
-    const int64_t row0 = qb * RT_BLOCK_Q, nq = rt_min64(RT_BLOCK_Q, t->n_q - row0);
-    const int64_t key0 = kb * RT_BLOCK_K, nk = rt_min64(RT_BLOCK_K, t->n_kv - key0);
-    const double *q = rt_part_at(&t->q, b, h, row0), *dout = rt_part_at(&t->row[0], b, h, row0);
-    const double *k = rt_part_at(&t->k, b, g, key0), *v = rt_part_at(&t->v, b, g, key0);
-    int64_t ldq = t->q.width, ldo = t->row[0].width, ldk = t->k.width, ldv = t->v.width;
-    bool odd = clean(&q, &ldq, nq, D, w->q_bad, w->q);
-    odd |= clean(&k, &ldk, nk, D, w->k_bad, w->k);
-    odd |= clean(&v, &ldv, nk, Dv, w->v_bad, w->v);
-    odd |= clean(&dout, &ldo, nq, Dv, w->dout_bad, w->dout);
-
-    /* P, with zero where the mask hides the key (and in rows that are NaN, which poison() answers for) */
-    rt_gemm_nt(nq, nk, D, p->scale, q, ldq, k, ldk, 0.0, w->p, RT_BLOCK_K);
-    for (int64_t i = 0; i < nq; i++) {
-        double *row = w->p + i * RT_BLOCK_K;
-        const double m = *rt_part_at(&t->row[1], b, h, row0 + i);
-        if (!isfinite(m)) {
-            memset(row, 0, (size_t)nk * sizeof *row);
-            odd |= isnan(m);
-            continue;
-        }
-        for (int64_t j = 0; j < nk; j++)
-            row[j] -= m;
-        if (cls == RT_BLOCK_PARTIAL)
-            for (int64_t j = 0; j < nk; j++)
-                if (!rt_blocks_visible(blocks, row0 + i, key0 + j))
-                    row[j] = -RT_INF;
-        rt_exp_vector(row, nk);
-        const double scale = 1.0 / *rt_part_at(&t->row[2], b, h, row0 + i);
-        for (int64_t j = 0; j < nk; j++)
-            row[j] *= scale;
+    const rt_tile_data *t = f->t;
+    const double m = *rt_part_at(&t->row[1], b, h, row), l = *rt_part_at(&t->row[2], b, h, row);
+    const double delta = *rt_part_at(&t->row[3], b, h, row);
+    if (!isfinite(m)) { /* an empty row, or one that poison() answers for */
+        memset(p, 0, (size_t)nk * sizeof *p);
+        memset(ds, 0, (size_t)nk * sizeof *ds);
+        return isnan(m);
     }
-    /* dV += P^T dO */
-    rt_gemm_tn(nk, Dv, nq, 1.0, w->p, RT_BLOCK_K, dout, ldo, 1.0, rt_part_at(&t->dkv[1], b, g, key0),
-               t->dkv[1].width);
-    /* dS = P o (dO V^T - delta) */
-    rt_gemm_nt(nq, nk, Dv, 1.0, dout, ldo, v, ldv, 0.0, w->ds, RT_BLOCK_K);
-    for (int64_t i = 0; i < nq; i++) {
-        const double delta = *rt_part_at(&t->row[3], b, h, row0 + i);
-        double *ds = w->ds + i * RT_BLOCK_K, *row = w->p + i * RT_BLOCK_K;
-        if (!isfinite(delta)) {
-            memset(ds, 0, (size_t)nk * sizeof *ds);
-            odd = true;
-            continue;
-        }
-        for (int64_t j = 0; j < nk; j++)
-            ds[j] = row[j] * (ds[j] - delta);
-        if (cls == RT_BLOCK_PARTIAL) /* where dP overflowed, P = 0 alone would not keep a hidden key out */
-            for (int64_t j = 0; j < nk; j++)
-                if (!rt_blocks_visible(blocks, row0 + i, key0 + j))
-                    ds[j] = 0;
+    if (cut) {
+        rt_f64_mask_row(&f->blocks, row, key0, nk, p);
+        const int64_t lo = f->blocks.lo[row], hi = f->blocks.hi[row], *pos = f->blocks.k_pos + key0;
+        for (int64_t j = 0; j < nk;
+             j++) /* where dP overflowed, P = 0 alone would not keep a hidden key out */
+            ds[j] = pos[j] >= lo && pos[j] < hi ? ds[j] : 0;
     }
-    /* dQ += scale dS K,  dK += scale dS^T Q */
-    rt_gemm_nn(nq, D, nk, p->scale, w->ds, RT_BLOCK_K, k, ldk, 1.0, rt_part_at(&t->dq[0], b, h, row0),
-               t->dq[0].width);
-    rt_gemm_tn(nk, D, nq, p->scale, w->ds, RT_BLOCK_K, q, ldq, 1.0, rt_part_at(&t->dkv[0], b, g, key0),
-               t->dkv[0].width);
-    if (odd)
-        poison(t, blocks, b, h, g, row0, nq, key0, nk, w);
+    f->kernels->gradient(p, ds, nk, m, 1.0 / l, isfinite(delta) ? delta : 0);
+    if (!isfinite(delta))
+        memset(ds, 0, (size_t)nk * sizeof *ds);
+    return !isfinite(delta);
 }
 
-static void zero_rows(const rt_part *part, int64_t b, int64_t h, int64_t rows)
+static void backward_block(tile *f, int64_t b, int64_t h, int64_t g, int64_t qb, int64_t kb,
+                           rt_block_class cls, scratch *w)
 {
-    for (int64_t i = 0; i < rows; i++)
+    const rt_tile_data *t = f->t;
+    const int64_t row0 = qb * Q, nq = rt_min64(Q, t->n_q - row0), key0 = kb * K,
+                  nk = rt_min64(K, t->n_kv - key0);
+    const int64_t place = ((b * (t->q_head1 - t->q_head0) + h - t->q_head0) * f->blocks.n_qb) + qb;
+    const int64_t D = t->q.width, Dv = t->v.width;
+    const double scale = t->problem->scale;
+    bool odd = f->dout.any, waited = false;
+    for (int64_t at = row0; cls != RT_BLOCK_EMPTY && at < row0 + nq;) {
+        const rt_panel x = rt_panel_next(&f->blocks, cls == RT_BLOCK_PARTIAL, at, row0 + nq, key0, nk);
+        const int64_t row = at, j0 = x.j0;
+        at += x.n;
+        if (j0 >= x.j1)
+            continue;
+        const int64_t n = x.n, keys = x.j1 - j0;
+        const double *q = rt_part_at(&f->q.part, b, h, row), *dout = rt_part_at(&f->dout.part, b, h, row);
+        const double *k = rt_part_at(&f->k.part, b, g, key0 + j0),
+                     *v = rt_part_at(&f->v.part, b, g, key0 + j0);
+        rt_gemm_nt(n, keys, D, scale, q, D, k, D, 0.0, w->p, LD);
+        rt_gemm_nt(n, keys, Dv, 1.0, dout, Dv, v, Dv, 0.0, w->ds, LD);
+        for (int64_t i = 0; i < n; i++)
+            odd |= gradient_row(f, b, h, row + i, x.cut, key0 + j0, keys, w->p + i * LD, w->ds + i * LD);
+        rt_gemm_tn(keys, Dv, n, 1.0, w->p, LD, dout, Dv, 1.0, rt_part_at(&t->dkv[1], b, g, key0 + j0), Dv);
+        rt_gemm_tn(keys, D, n, scale, w->ds, LD, q, D, 1.0, rt_part_at(&t->dkv[0], b, g, key0 + j0), D);
+        if (!waited)
+            rt_turns_wait(&f->turns, place, kb);
+        waited = true;
+        rt_gemm_nn(n, D, keys, scale, w->ds, LD, k, D, 1.0, rt_part_at(&t->dq[0], b, h, row), D);
+    }
+    if (!waited)
+        rt_turns_wait(&f->turns, place, kb);
+    if (odd && cls != RT_BLOCK_EMPTY)
+        poison(f, b, h, g, row0, nq, key0, nk);
+    rt_turns_pass(&f->turns, place, kb);
+}
+
+static void zero_rows(const rt_part *part, int64_t b, int64_t h, int64_t row0, int64_t rows)
+{
+    for (int64_t i = row0; i < row0 + rows; i++)
         memset(rt_part_at(part, b, h, i), 0, (size_t)part->width * sizeof(double));
 }
 
-static void backward_unit(const rt_tile_data *t, const rt_blocks *blocks, int64_t b, int64_t g, scratch *w)
+static void backward_unit(tile *f, int64_t unit, scratch *w)
 {
-    const rt_problem *p = t->problem;
-    const int64_t group = p->heads_q / p->heads_kv;
-    const int64_t h0 = rt_max64(t->q_head0, g * group), h1 = rt_min64(t->q_head1, (g + 1) * group);
-    if (t->fresh_kv) {
-        zero_rows(&t->dkv[0], b, g, t->n_kv);
-        zero_rows(&t->dkv[1], b, g, t->n_kv);
-    }
-    if (t->fresh_q)
-        for (int64_t h = h0; h < h1; h++)
-            zero_rows(&t->dq[0], b, h, t->n_q);
-    for (int64_t kb = 0; kb < blocks->n_kb; kb++)
-        for (int64_t h = h0; h < h1; h++)
-            for (int64_t qb = 0; qb < blocks->n_qb; qb++) {
-                const rt_block_class cls = rt_blocks_classify(blocks, qb, kb);
-                if (cls != RT_BLOCK_EMPTY)
-                    backward_block(t, blocks, b, h, qb, kb, cls, w);
-                if (t->poke != NULL && omp_get_thread_num() == 0)
-                    t->poke(t->poke_arg);
-            }
+    const rt_tile_data *t = f->t;
+    const int64_t across = t->problem->batch * f->heads;
+    const int64_t kb = unit / across, b = unit % across / f->heads,
+                  g = f->g0 + unit % f->heads; /* longest first under causal */
+    const int64_t h0 = rt_max64(t->q_head0, g * f->group), h1 = rt_min64(t->q_head1, (g + 1) * f->group);
+    if (t->fresh_kv)
+        for (int k = 0; k < 2; k++)
+            zero_rows(&t->dkv[k], b, g, kb * K, rt_min64(K, t->n_kv - kb * K));
+    for (int64_t h = h0; h < h1; h++)
+        for (int64_t qb = 0; qb < f->blocks.n_qb; qb++) {
+            if (t->fresh_q && kb == 0) /* the first unit of its turn */
+                zero_rows(&t->dq[0], b, h, qb * Q, rt_min64(Q, t->n_q - qb * Q));
+            backward_block(f, b, h, g, qb, kb, rt_blocks_classify(&f->blocks, qb, kb), w);
+            if (t->poke != NULL && omp_get_thread_num() == 0)
+                t->poke(t->poke_arg);
+        }
+}
+
+static rt_status scan(rt_context *ctx, tile *f)
+{
+    const rt_tile_data *t = f->t;
+    const int64_t B = t->problem->batch, g1 = f->g0 + f->heads;
+    RT_TRY(rt_f64_rows_create(ctx, &t->q, B, t->q_head0, t->q_head1, t->n_q, f->kernels, &f->q));
+    RT_TRY(rt_f64_rows_create(ctx, &t->row[0], B, t->q_head0, t->q_head1, t->n_q, f->kernels, &f->dout));
+    RT_TRY(rt_f64_rows_create(ctx, &t->k, B, f->g0, g1, t->n_kv, f->kernels, &f->k));
+    return rt_f64_rows_create(ctx, &t->v, B, f->g0, g1, t->n_kv, f->kernels, &f->v);
 }
 
 rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t)
 {
     const rt_problem *p = t->problem;
-    rt_blocks blocks;
-    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, RT_BLOCK_Q, RT_BLOCK_K, &blocks));
+    tile f = {.t = t, .kernels = rt_f64_kernels_here()};
+    f.group = p->heads_q / p->heads_kv;
+    f.g0 = t->q_head0 / f.group;
+    f.heads = (t->q_head1 - 1) / f.group + 1 - f.g0;
+    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, Q, K, &f.blocks));
     const int threads = omp_get_max_threads();
-    rt_status st = RT_ERR_NOMEM;
-    scratch *work = rt_alloc(ctx, threads, sizeof *work);
-    double *store = rt_alloc(ctx, threads * scratch_doubles(p), sizeof *store);
-    if (work == NULL || store == NULL)
-        goto free_scratch;
-    for (int i = 0; i < threads; i++)
-        scratch_point(&work[i], p, store + i * scratch_doubles(p));
-
-    const int64_t group = p->heads_q / p->heads_kv;
-    const int64_t g0 = t->q_head0 / group, heads = (t->q_head1 - 1) / group + 1 - g0,
-                  units = p->batch * heads;
-#pragma omp parallel default(none) shared(t, blocks, work, units, heads, g0)
+    const int64_t doubles = 2 * (int64_t)Q * LD,
+                  places = p->batch * (t->q_head1 - t->q_head0) * f.blocks.n_qb;
+    double *store = rt_alloc(ctx, threads * doubles, sizeof *store);
+    f.turns.turn = rt_calloc(ctx, places, sizeof *f.turns.turn);
+    rt_status st = store == NULL || f.turns.turn == NULL ? RT_ERR_NOMEM : scan(ctx, &f);
+    if (st != RT_OK)
+        goto free_rows;
+    const int64_t units = p->batch * f.heads * f.blocks.n_kb;
+#pragma omp parallel default(none) shared(f, store, units, doubles)
     {
         rt_gemm_alone();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t unit = 0; unit < units; unit++)
-            backward_unit(t, &blocks, unit / heads, g0 + unit % heads, &work[omp_get_thread_num()]);
+        scratch w = {.p = store + omp_get_thread_num() * doubles};
+        w.ds = w.p + Q * LD;
+        for (int64_t unit = rt_turns_next(&f.turns); unit < units; unit = rt_turns_next(&f.turns))
+            backward_unit(&f, unit, &w);
     }
-    st = RT_OK;
-free_scratch:
+free_rows:
+    rt_f64_rows_reset(&f.v);
+    rt_f64_rows_reset(&f.k);
+    rt_f64_rows_reset(&f.dout);
+    rt_f64_rows_reset(&f.q);
+    rt_free(f.turns.turn);
     rt_free(store);
-    rt_free(work);
-    rt_blocks_reset(&blocks);
+    rt_blocks_reset(&f.blocks);
     return st;
 }

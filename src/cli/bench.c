@@ -118,6 +118,8 @@ static rt_status prepare(rt_context *ctx, bench *b)
         if (b->blas[e->single].n == 0)
             RT_TRY(rt_blas_rate_create(ctx, gemm_size(&b->p), e->single, &b->blas[e->single]));
     }
+    if (o->peer && find(b, "f32") == NULL)
+        return rt_fail(ctx, RT_ERR_ARG, "--peer is compared with f32. Hint: --arith f32");
     return o->peer ? rt_bench_peer_start(ctx, &b->p, omp_get_max_threads(), &b->peer) : RT_OK;
 }
 
@@ -250,8 +252,6 @@ rt_status rt_cli_bench(rt_cli *c)
     rt_status st = rt_blas_self_test(c->ctx);
     if (st == RT_OK)
         st = prepare(c->ctx, &b);
-    if (st == RT_OK && o->peer && find(&b, "f32") == NULL)
-        st = rt_fail(c->ctx, RT_ERR_ARG, "--peer is compared with f32. Hint: --arith f32");
     if (st == RT_OK)
         st = measure(c->ctx, &b);
     if (st == RT_OK && o->json)

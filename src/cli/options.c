@@ -41,7 +41,7 @@ static const struct {
      "who holds the remainder: spread (default), ceil, last, refuse"},
     {"ranks", 1018, "P", RUN | PLAN, "context-parallel ranks P (default: the spec's, else 1)"},
     {"arith", 1019, "NAME", RUN | BENCH,
-     "the arithmetic: f64 (default), f32 (fast), exact (correctly rounded; results f32); bench: a list (default: all)"},
+     "f64 (default), f32 (fast), exact (correctly rounded); bench: a list (default: all)"},
     {"out-dtype", 1020, "NAME", RUN,
      "dtype of the results (default: the arithmetic's own; lse is f64 or f32)"},
     {"spec", 1021, "FILE", RUN | CHECK | INFO | DIFF | PLAN,

@@ -243,7 +243,7 @@ void rt_dump_release(rt_dump *d)
     clock_gettime(CLOCK_MONOTONIC, &t);
     const int64_t now = (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
     int64_t last = __atomic_load_n(&d->released, __ATOMIC_RELAXED);
-    if (total < (size_t)1 << 30 || now - last < 250 ||
+    if (total < (size_t)1 << 30 || now - last < 100 ||
         !__atomic_compare_exchange_n(&d->released, &last, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         return;
     for (int64_t i = 0; i < d->n_files; i++)

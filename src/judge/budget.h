@@ -49,6 +49,8 @@
  *         the key, in all heads of the group, for dK and dV); + u_gb sum_r |T_r| + G tau_gb for the steps;
  *         + (G - 1)(2 u_gs M + tau_gs) for adding them, M as in the join.
  *         GQA: + u_gb sum_h |T_rh|: kernels may round each query head's dK, dV before they add the heads.
+ *         Sums sum c|x| are taken as sqrt(sum c) sqrt(sum c x^2); in samples of both sides det and sys have no product
+ *         of their own: min(sum c x_max, sqrt(sum c^2 / v) sqrt(sum v x^2)), v the var reading (Cauchy-Schwarz).
  *  flush  Kernels flush what is below the smallest normal number eta (2^-126); det and sys: + eta (n vmax / l
  *         + n + 4) in O, eta (|t| + 1) per pair in dS, eta per pair in P, eta (n + 4) in each gradient.
  *

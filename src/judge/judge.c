@@ -285,6 +285,7 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     st = decide(ctx, comm, &s, work, &d, &v.estimate);
     if (st != RT_OK)
         goto free_work;
+    s.lean = d.extent == SAMPLED_BOTH;
     if (d.extent == SAMPLED_BOTH && !(in->present[RT_LSE] && in->present[RT_OUT]))
         s.any[RT_DK] = s.any[RT_DV] = false; /* nothing to be given: report them as not judged */
     const int64_t pairs = p->batch * p->heads_kv,

@@ -129,16 +129,21 @@ void rt_given_records(rt_sweep *s)
                 worst.sys_d = fmax(worst.sys_d, r->sys_d / r->g1);
             }
         }
+    memset(s->q_max, 0, (size_t)D * sizeof *s->q_max);
+    memset(s->g_max, 0, (size_t)Dv * sizeof *s->g_max);
     const double to_natural = s->in->lse_base2 ? 0x1.62e42fefa39efp-1 : 1;
 #pragma omp parallel default(none) shared(s, p, group, Sq, D, Dv, worst, to_natural)
     {
-        double *row = rt_alloc(s->ctx, D + 2 * Dv, sizeof *row);
+        double *row = rt_calloc(s->ctx, 2 * D + 3 * Dv, sizeof *row);
+        double *q_max = row + D + 2 * Dv, *g_max = q_max + D;
 #pragma omp for schedule(static, 256)
         for (int64_t x = 0; x < group * Sq; x++) {
             const int64_t h = s->g * group + x / Sq, i = x % Sq;
             rt_row_record *r = &s->rows[x];
             memset(r, 0, sizeof *r);
             r->keys = s->hi[i] - s->lo[i];
+            if (s->in->release != NULL && x % 1024 == 0)
+                s->in->release(s->in->arg);
             if (row == NULL || r->keys == 0) {
                 r->bad_p = r->bad_s = row == NULL ? 2 : 0;
                 r->lse = -RT_INF;
@@ -158,6 +163,10 @@ void rt_given_records(rt_sweep *s)
                 r->bad_p = r->bad_s = r->bad_g = 1;
                 r->lse = r->delta = r->q1 = r->q2 = r->g1 = r->g2 = 0;
             }
+            for (int64_t d = 0; d < D; d++)
+                q_max[d] = fmax(q_max[d], fabs(q[d]));
+            for (int64_t d = 0; d < Dv; d++)
+                g_max[d] = fmax(g_max[d], fabs(dout[d]));
             r->top = r->lse;
             /* the kernel may have used it before it was rounded to what is stored */
             const double half = 0.5 * rt_ulp(s->in->dtype[RT_LSE], r->lse / to_natural) * to_natural;
@@ -167,6 +176,11 @@ void rt_given_records(rt_sweep *s)
             r->det_d = worst.det_d * r->g1;
             r->var_d = worst.var_d * r->g1 * r->g1;
             r->sys_d = worst.sys_d * r->g1;
+        }
+#pragma omp critical(rt_judge_given)
+        for (int64_t d = 0; d < D + Dv && row != NULL; d++) {
+            double *to = d < D ? &s->q_max[d] : &s->g_max[d - D];
+            *to = fmax(*to, q_max[d]); /* g_max lies behind q_max */
         }
         rt_free(row);
     }

@@ -107,6 +107,8 @@ void rt_sweep_work_reset(rt_sweep_work *w)
 void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n,
                    int64_t width, double *out, uint8_t *bad)
 {
+    if (s->in->release != NULL && n > 16) /* a block of rows: pages that were read may go */
+        s->in->release(s->in->arg);
     for (int64_t i = 0; i < n; i++) {
         double *row = out + i * width, sum = 0;
         s->in->load(s->in->arg, t, s->b, pos[i], head, row);
@@ -193,13 +195,14 @@ rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n)
                           .sys = rt_budget_dot_sys(b, (double)n, 1)};
 }
 
-void rt_sweep_take_exact(const double *exact, int64_t n, double *truth, rt_bounds *bounds)
+void rt_sweep_take_exact(rt_dtype format, const double *exact, int64_t n, double *truth, rt_bounds *bounds)
 {
     for (int64_t d = 0; d < n; d++) {
         const double known = 0x1p-52 * fabs(exact[d]);
         bounds[d].bound += known - bounds[d].radius;
         bounds[d].lambda += known - bounds[d].radius;
-        bounds[d].radius = 0; /* exact[d] rounds to what the true value rounds to */
+        /* exact[d] rounds to what the true value rounds to; in binary64 it may be a neighbour of that */
+        bounds[d].radius = format == RT_F64 ? known : 0;
         truth[d] = exact[d];
     }
 }
@@ -217,7 +220,7 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
     s->lo = rt_alloc(ctx, 2 * Sq + 3 * Sk, sizeof *s->lo);
     s->k = rt_alloc(ctx, Sk * p->dim, sizeof *s->k);
     s->v = rt_alloc(ctx, Sk * p->dim_v, sizeof *s->v);
-    s->k1 = rt_alloc(ctx, 4 * Sk + p->dim_v, sizeof *s->k1);
+    s->k1 = rt_alloc(ctx, 4 * Sk + 2 * p->dim_v + 2 * p->dim, sizeof *s->k1);
     s->k_bad = rt_alloc(ctx, 2 * Sk, 1);
     s->rows = rt_alloc(ctx, p->heads_q / p->heads_kv * Sq, sizeof *s->rows);
     if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL || s->rows == NULL)
@@ -231,6 +234,9 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
     s->v2 = s->v1 + Sk;
     s->v_max2 = s->v2 + Sk;
     s->v_bad = s->k_bad + Sk;
+    s->k_max = s->v_max2 + p->dim_v;
+    s->q_max = s->k_max + p->dim;
+    s->g_max = s->q_max + p->dim;
     for (int64_t i = 0; i < Sq; i++)
         rt_mask_row(p, i, &s->lo[i], &s->hi[i]);
     for (int64_t j = 0; j < Sk; j++) {
@@ -263,10 +269,14 @@ void rt_sweep_load_keys(rt_sweep *s)
         rt_sweep_load(s, RT_V, s->g, pos + j, 1, Dv, s->v + j * Dv, s->v_bad + j);
         rt_sweep_norms(s->k + j * D, D, &s->k1[j], &s->k2[j]);
         rt_sweep_norms(s->v + j * Dv, Dv, &s->v1[j], &s->v2[j]);
-        if (s->in->release != NULL && j % 65536 == 65535) /* pages that were read may go */
+        if (s->in->release != NULL && j % 4096 == 0) /* pages that were read may go */
             s->in->release(s->in->arg);
     }
     memset(s->v_max2, 0, (size_t)Dv * sizeof *s->v_max2);
+    memset(s->k_max, 0, (size_t)D * sizeof *s->k_max);
+    for (int64_t j = 0; j < Sk && s->lean; j++)
+        for (int64_t d = 0; d < D; d++)
+            s->k_max[d] = fmax(s->k_max[d], fabs(s->k[j * D + d]));
     s->any_bad = false;
     for (int64_t j = 0; j < Sk; j++) {
         s->any_bad = s->any_bad || s->k_bad[j] > 0 || s->v_bad[j] > 0;

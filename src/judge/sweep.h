@@ -53,6 +53,8 @@ typedef struct rt_sweep {
     double *v_max2;            /* Dv: largest v^2 */
     uint8_t *k_bad, *v_bad;    /* Sk: 0, 1 infinity, 2 NaN */
     bool any_bad;
+    bool lean; /* samples of long sequences: det and sys of gradients without products of their own (budget.h) */
+    double *k_max, *q_max, *g_max; /* largest |k_d|, |q_d|, |dO_d| of the pair: D, D, Dv; lean only */
     rt_row_record *rows; /* (heads of the group, Sq) */
     /* Exact truths of the pair, NULL: binary64's.  By (head of the group, index in queries.order), by index in keys.order. */
     double *x_out, *x_lse, *x_dq, *x_dk, *x_dv;
@@ -117,8 +119,19 @@ typedef struct {
 } rt_sum_terms;
 rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n);
 
+/* sum c|x| <= where no product with x^2 was made for c (lean): sum c x_max, and, by Cauchy-Schwarz with the random reading v, whose product
+ * is there, sqrt(sum c^2 / v) sqrt(sum v x^2); else sqrt(sum c) sqrt(sum c x^2). */
+static inline double rt_sweep_spread(bool lean, double sum, double sum_over_var, double product, double var_product, double x_max)
+{
+    return lean ? fmin(sum * x_max, sqrt(sum_over_var * var_product)) : sqrt(sum * product);
+}
+static inline double rt_sweep_over(double c, double v)
+{
+    return v > 0 ? c * c / v : c > 0 ? RT_INF : 0;
+}
+
 /* The exact truth in place of binary64's: truth[d] = exact[d], whose radius is its last place. */
-void rt_sweep_take_exact(const double *exact, int64_t n, double *truth, rt_bounds *bounds);
+void rt_sweep_take_exact(rt_dtype format, const double *exact, int64_t n, double *truth, rt_bounds *bounds);
 
 /* Judge one row of a tensor: `undefined` per element (NULL: none; 1 infinity, 2 NaN behind it). */
 void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id t, int64_t pos, int64_t head, int64_t n,

@@ -18,6 +18,7 @@ typedef struct {
     int64_t lo, hi;                        /* queries that see any of them: [lo, hi) */
     double keys[K];                        /* (query, head) pairs that see each key */
     double e_k[K], y_k[K], e_v[K], y_v[K]; /* column sums of the det and sys readings */
+    double oe_k[K], oy_k[K], oe_v[K], oy_v[K]; /* of their squares over var, lean only */
     int64_t partials[K];
     bool in_partial[K];
     uint8_t bad_k[K], bad_v[K];
@@ -97,6 +98,12 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
             x->e_k[j] += e[j];
             x->y_k[j] += y[j];
             x->keys[j] += vis;
+            if (s->lean) {
+                x->oe_v[j] += rt_sweep_over(pe[j], pv[j]);
+                x->oy_v[j] += rt_sweep_over(py[j], pv[j]);
+                x->oe_k[j] += rt_sweep_over(e[j], var_ds[j]);
+                x->oy_k[j] += rt_sweep_over(y[j], var_ds[j]);
+            }
             if (vis > 0) {
                 x->in_partial[j] = true;
                 x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
@@ -141,8 +148,8 @@ static bool mark_dims(const rt_sweep *s, int64_t key, double *row, uint8_t *unde
 }
 
 static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t width, rt_tensor_id t,
-                       double factor, const double *e, const double *y, const uint8_t *bad,
-                       rt_sweep_work *w)
+                       double factor, const double *e, const double *y, const double *over_e,
+                       const double *over_y, const double *x_max, const uint8_t *bad, rt_sweep_work *w)
 {
     const rt_budget *b = &s->budget;
     const double u2 = b->u * b->u, gs2 = b->u_gs * b->u_gs, f = fabs(factor), f2 = f * f;
@@ -162,7 +169,7 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
             const int64_t at = j * width + d;
             const double v = factor * a->value[at], steps = 0.5 * (f * a->t_abs[at] + fabs(v));
             const double M = fmax(fmax(f * a->top[at], steps), 0.5 * (f * a->h_abs[at] + fabs(v)));
-            const double det = f * sqrt(e[j] * a->det[at]) + 2 * b->u * fabs(v) +
+            const double det = f * rt_sweep_spread(s->lean, e[j], over_e[j], a->det[at], a->var[at], x_max[d]) + 2 * b->u * fabs(v) +
                                (heads - 1) * b->u * 2 * M + ub * f * a->t_abs[at] + (joins + 1) * tb +
                                (joins > 0 ? joins * (2 * b->u_gs * M + b->tau_gs) : 0) +
                                b->u_gb * f * a->h_abs[at] + more * b->tau_gb + flushed;
@@ -170,7 +177,7 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
                                ub * ub * f2 * a->t_sq[at] + (joins + 1) * tb * tb +
                                (joins > 0 ? joins * (4 * gs2 * M * M + b->tau_gs * b->tau_gs) : 0) +
                                b->u_gb * b->u_gb * f2 * a->h_sq[at] + more * b->tau_gb * b->tau_gb;
-            const double sys = f * sqrt(y[j] * a->sys[at]) + flushed;
+            const double sys = f * rt_sweep_spread(s->lean, y[j], over_y[j], a->sys[at], a->var[at], x_max[d]) + flushed;
             truth[d] = v;
             bounds[d] = x->keys[j] > 0 ? rt_budget_close(b, det, var, sys, s->lambda[t], s->in->dtype[t], v)
                                        : (rt_bounds){0};
@@ -179,7 +186,7 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
         const bool some = t == RT_DV && x->bad_g && mark_dims(s, x->pos[j], w->got, undefined);
         const double *exact = t == RT_DK ? s->x_dk : s->x_dv;
         if (exact != NULL && x->keys[j] > 0)
-            rt_sweep_take_exact(exact + (x->first + j) * width, width, truth, bounds);
+            rt_sweep_take_exact(s->in->dtype[t], exact + (x->first + j) * width, width, truth, bounds);
         rt_tally_row(s, w, t, x->pos[j], s->g, width, truth, bounds,
                      bad[j] > 0 || some ? undefined : NULL);
     }
@@ -222,17 +229,21 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
                 for (int64_t e = 0; e < r.nq * Dv; e++)
                     w->vv[e] = w->dout[e] * w->dout[e];
                 rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m2, K, w->dout, Dv, 1.0, c.value, Dv);
-                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5, K, w->vv, Dv, 1.0, c.det, Dv);
+                if (!s->lean)
+                    rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5, K, w->vv, Dv, 1.0, c.det, Dv);
                 rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5 + r.nq * K, K, w->vv, Dv, 1.0, c.var, Dv);
-                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5 + 2 * r.nq * K, K, w->vv, Dv, 1.0, c.sys, Dv);
+                if (!s->lean)
+                    rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5 + 2 * r.nq * K, K, w->vv, Dv, 1.0, c.sys, Dv);
                 rt_sweep_grow(nv, c.value, c.top);
                 /* dS^T Q and the readings of dS against Q^2 */
                 rt_gemm_tn(x.nk, D, r.nq, 1.0, w->m2 + r.nq * K, K, w->q, D, 1.0, a.value, D);
                 for (int64_t e = 0; e < r.nq * D; e++)
                     w->q[e] *= w->q[e];
-                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three, K, w->q, D, 1.0, a.det, D);
+                if (!s->lean)
+                    rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three, K, w->q, D, 1.0, a.det, D);
                 rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three + r.nq * K, K, w->q, D, 1.0, a.var, D);
-                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three + 2 * r.nq * K, K, w->q, D, 1.0, a.sys, D);
+                if (!s->lean)
+                    rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three + 2 * r.nq * K, K, w->q, D, 1.0, a.sys, D);
                 rt_sweep_grow(nd, a.value, a.top);
             }
             if (group > 1) {
@@ -250,7 +261,7 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
     /* An infinity or a NaN in a key's own slot reaches its dK through the rows that see it, and only
      * through them. */
     if (s->any[RT_DK])
-        close_keys(s, &x, &a, D, RT_DK, s->p->scale, x.e_k, x.y_k, x.bad_k, w);
+        close_keys(s, &x, &a, D, RT_DK, s->p->scale, x.e_k, x.y_k, x.oe_k, x.oy_k, s->q_max, x.bad_k, w);
     if (s->any[RT_DV])
-        close_keys(s, &x, &c, Dv, RT_DV, 1.0, x.e_v, x.y_v, x.bad_v, w);
+        close_keys(s, &x, &c, Dv, RT_DV, 1.0, x.e_v, x.y_v, x.oe_v, x.oy_v, s->g_max, x.bad_v, w);
 }

@@ -10,7 +10,8 @@ typedef struct {
     const int64_t *pos;
     double top[Q], l[Q], lse[Q];
     double sum_rho[Q], sum_rho2[Q], sum_var[Q], max_var[Q], max_w[Q], sum_sys[Q], sum_sys2[Q];
-    double sum_e[Q], sum_y[Q]; /* of dS: det, sys */
+    double sum_e[Q], sum_y[Q];   /* of dS: det, sys */
+    double over_e[Q], over_y[Q]; /* their squares over var */
     int64_t keys[Q];
     int32_t partials[Q], last_group[Q];
     double w_part[Q], w_top[Q],
@@ -289,7 +290,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 }
             }
             if (s->x_lse != NULL && !empty)
-                rt_sweep_take_exact(s->x_lse + index, 1, &truth, &bl);
+                rt_sweep_take_exact(s->in->dtype[RT_LSE], s->x_lse + index, 1, &truth, &bl);
             rt_tally_row(s, w, RT_LSE, r->pos[i], r->h, 1, &truth, &bl,
                          r->bad_p[i] > 0 ? &r->bad_p[i] : NULL);
         }
@@ -351,7 +352,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         if (s->any[RT_OUT]) {
             const bool odd = mark_output(s, r, i, w, undefined);
             if (s->x_out != NULL && !empty)
-                rt_sweep_take_exact(s->x_out + index * Dv, Dv, truth, bounds);
+                rt_sweep_take_exact(out_format, s->x_out + index * Dv, Dv, truth, bounds);
             rt_tally_row(s, w, RT_OUT, r->pos[i], r->h, Dv, truth, bounds, odd ? undefined : NULL);
         }
         rec->lse = L;
@@ -389,7 +390,7 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
     memset(w->t_abs, 0, (size_t)(nq * D) * sizeof(double));
     memset(w->t_sq, 0, (size_t)(nq * D) * sizeof(double));
     for (int64_t i = 0; i < nq; i++)
-        r->sum_e[i] = r->sum_y[i] = 0;
+        r->sum_e[i] = r->sum_y[i] = r->over_e[i] = r->over_y[i] = 0;
     for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
         if (gather(s, r, kb, true, &x, w, &full)) {
             for (int64_t e = 0; e < x.nk * D; e++)
@@ -433,9 +434,16 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 }
                 r->sum_e[i] += e_sum;
                 r->sum_y[i] += y_sum;
+                for (int64_t j = 0; j < x.nk && s->lean; j++) {
+                    r->over_e[i] += rt_sweep_over(e[j], v[j]);
+                    r->over_y[i] += rt_sweep_over(y[j], v[j]);
+                }
             }
             rt_gemm_nn(2 * nq, D, x.nk, 1.0, w->m2, K, w->k, D, 1.0, w->acc, D);
-            rt_gemm_nn(3 * nq, D, x.nk, 1.0, w->m5, K, w->kk, D, 1.0, w->big, D);
+            if (s->lean)
+                rt_gemm_nn(nq, D, x.nk, 1.0, w->m5 + nq * K, K, w->kk, D, 1.0, w->big + nq * D, D);
+            else
+                rt_gemm_nn(3 * nq, D, x.nk, 1.0, w->m5, K, w->kk, D, 1.0, w->big, D);
             for (int64_t i = 0; i < nq; i++)
                 rt_sweep_grow(D, w->acc + i * D, w->top + i * D);
         }
@@ -467,14 +475,16 @@ static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
             const int64_t at = i * D + d;
             const double t = s->p->scale * w->acc[at], mean = w->acc[nq * D + at], M = alpha * w->top[at];
             const double any = fmax(M, 0.5 * (alpha * w->t_abs[at] + fabs(t)));
-            const double det = alpha * sqrt(r->sum_e[i] * w->big[at]) + 2 * b->u * fabs(t) +
+            const double v_product = w->big[nq * D + at], k_max = s->k_max[d];
+            const double det = alpha * rt_sweep_spread(s->lean, r->sum_e[i], r->over_e[i], w->big[at], v_product, k_max) + 2 * b->u * fabs(t) +
                                ub * alpha * w->t_abs[at] + (joins + 1) * tb +
                                (joins > 0 ? joins * (2 * b->u_gs * any + b->tau_gs) : 0) + flushed;
             const double var = alpha2 * (w->big[nq * D + at] + rec->var_d * mean * mean) +
                                rec->var_l * t * t + u2 * n * M * M + 3 * u2 * t * t +
                                ub * ub * alpha2 * w->t_sq[at] + (joins + 1) * tb * tb +
                                (joins > 0 ? joins * (4 * gs2 * any * any + b->tau_gs * b->tau_gs) : 0);
-            const double sys = alpha * sqrt(r->sum_y[i] * w->big[2 * nq * D + at]) + flushed;
+            const double sys =
+                alpha * rt_sweep_spread(s->lean, r->sum_y[i], r->over_y[i], w->big[2 * nq * D + at], v_product, k_max) + flushed;
             truth[d] = t;
             bounds[d] = rec->keys > 0 ? rt_budget_close(b, det, var, sys, s->lambda[RT_DQ], format, t)
                                       : (rt_bounds){0};
@@ -482,7 +492,7 @@ static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
         memset(undefined, r->bad_s[i], (size_t)D);
         const int64_t index = (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->queries.n + r->r0 + i;
         if (s->x_dq != NULL && rec->keys > 0)
-            rt_sweep_take_exact(s->x_dq + index * D, D, truth, bounds);
+            rt_sweep_take_exact(format, s->x_dq + index * D, D, truth, bounds);
         rt_tally_row(s, w, RT_DQ, r->pos[i], r->h, D, truth, bounds, r->bad_s[i] > 0 ? undefined : NULL);
     }
 }

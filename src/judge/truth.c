@@ -8,7 +8,7 @@
 #include <omp.h>
 #include <string.h>
 
-enum { KEYS = 2048, CHUNK = 512 }; /* keys of a tile; rows, or keys of a gradient, that one thread takes at a time */
+enum { KEYS = 256, CHUNK = 256 }; /* keys of a tile; rows, or keys of a gradient, that one thread takes at a time */
 
 static int64_t chunk(int64_t n, int64_t at, int64_t size)
 {
@@ -122,7 +122,9 @@ static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
         for (int k = 0; k < RT_EXACT_DO; k++)
             grad[k] = rt_part_at(&row[k], 0, h, row0 + i);
         double *x = j->t->x_out + (hl * j->n + row0 + i) * Dv, *L = j->t->x_lse + hl * j->n + row0 + i;
-        RT_TRY(rt_exact_finish_row(ctx, s->p, &j->source, s->b, h, s->queries.order[row0 + i], in, out, lse, x, L, grad,
+        /* double-double leaves most binary64 results open, and MPFR for all of them would take for ever: they keep a radius */
+        const rt_exact_source *resolve = out == RT_F64 || lse == RT_F64 ? NULL : &j->source;
+        RT_TRY(rt_exact_finish_row(ctx, s->p, resolve, s->b, h, s->queries.order[row0 + i], in, out, lse, x, L, grad,
                                    j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT));
         for (int64_t d = 0; d < Dv && isfinite(in[3][0]); d++)
             x[d] = settle(out, in[0][d] / in[4][0], x[d]);
@@ -199,7 +201,7 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
     for (int64_t i = 0; i < nq && st == RT_OK; i++) {
         double *x = j->t->x_dq + (hl * j->n + row0 + i) * D;
         const double *hi_part = rt_part_at(&dq[0], 0, h, i);
-        st = rt_exact_finish_gradient(ctx, s->p, &j->source, RT_DQ, s->b, h, pos[i], hi_part, rt_part_at(&dq[1], 0, h, i),
+        st = rt_exact_finish_gradient(ctx, s->p, format == RT_F64 ? NULL : &j->source, RT_DQ, s->b, h, pos[i], hi_part, rt_part_at(&dq[1], 0, h, i),
                                       rt_part_at(&dq[2], 0, h, i), format, x,
                                       &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + RT_DQ]);
         for (int64_t d = 0; d < D; d++)
@@ -237,7 +239,7 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
             const rt_dtype format = s->in->present[t] ? s->in->dtype[t] : RT_F32;
             double *x = part == 0 ? j->t->x_dk + (key0 + i) * D : j->t->x_dv + (key0 + i) * Dv;
             const double *hi = rt_part_at(&dkv[3 * part], 0, s->g, i);
-            st = rt_exact_finish_gradient(ctx, s->p, &j->source, t, s->b, s->g, key0 + i, hi, rt_part_at(&dkv[3 * part + 1], 0, s->g, i),
+            st = rt_exact_finish_gradient(ctx, s->p, format == RT_F64 ? NULL : &j->source, t, s->b, s->g, key0 + i, hi, rt_part_at(&dkv[3 * part + 1], 0, s->g, i),
                                           rt_part_at(&dkv[3 * part + 2], 0, s->g, i), format, x,
                                           &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + t]);
             for (int64_t d = 0; d < (part == 0 ? D : Dv); d++)

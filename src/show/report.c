@@ -132,12 +132,15 @@ const char *rt_show_why_not(const rt_report *r, rt_tensor_id t)
 /* Which truth each tensor was held against, and how much of it was judged. */
 static void show_truth(FILE *f, const rt_verdict *v)
 {
-    for (int exact = 1; exact >= 0; exact--) {
+    static const char *const kinds[] = {"# truth     exact, correctly rounded:", "# truth     double-double, its radius of 2^-52 in both bounds:",
+                                        "# truth     f64, its radius of B * 2^-53 / u in both bounds:"};
+    for (int kind = 0; kind < 3; kind++) {
         int n = 0;
-        for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
-            if (v->tensor[t].judged && (v->truth[t] == RT_TRUTH_EXACT) == (exact == 1))
-                fprintf(f, "%s%s", n++ == 0 ? (exact == 1 ? "# truth     exact, correctly rounded: " : "# truth     f64, its radius of B * 2^-53 / u in both bounds: ") : " ",
-                        rt_tensor_name((rt_tensor_id)t));
+        for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
+            const int is = v->truth[t] == RT_TRUTH_F64 ? 2 : v->tensor[t].dtype == RT_F64 ? 1 : 0;
+            if (v->tensor[t].judged && is == kind)
+                fprintf(f, "%s %s", n++ == 0 ? kinds[kind] : "", rt_tensor_name((rt_tensor_id)t));
+        }
         if (n > 0)
             fprintf(f, "\n");
     }
@@ -183,8 +186,13 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
         if (!v->tensor[t].judged)
             fprintf(f, "# %s not judged: %s\n", rt_tensor_name((rt_tensor_id)t), rt_show_why_not(r, (rt_tensor_id)t));
-    if (v->products[0] > 0)
-        rt_show_certificates(f, v->certificate, v->products);
+    if (v->products[0] > 0) {
+        rt_certificate shown[RT_TENSOR_COUNT] = {{0}};
+        for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) /* binary64 is not decided, it has a radius */
+            if (v->tensor[t].judged && v->tensor[t].dtype != RT_F64)
+                shown[t] = v->certificate[t];
+        rt_show_certificates(f, shown, v->products);
+    }
     if (!v->pass)
         fprintf(f, "# replay: %s\n", r->replay);
     fprintf(f, "# %d tensor%s judged: %d pass, %d fail;  %.2f s, peak memory %.0f MiB;  %s\n", judged,
