@@ -207,7 +207,9 @@ rt_status rt_f32_rows_create(rt_context *ctx, const rt_part *part, int64_t batch
         return RT_ERR_NOMEM;
     }
     int any = 0;
-#pragma omp parallel for schedule(static) default(none) shared(r, part, total, kernels) reduction(| : any)
+#pragma omp parallel for schedule(static) default(none) shared(r, part, total, kernels)                    \
+    reduction(|                                                                                            \
+              : any) if (total > 4096)
     for (int64_t i = 0; i < total; i++) {
         float *x = r.x + i * r.width;
         const int64_t head = i / r.rows % r.heads;

@@ -179,7 +179,7 @@ rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t)
     if (st != RT_OK)
         goto free_rows;
     const int64_t units = p->batch * f.heads * f.blocks.n_kb;
-#pragma omp parallel default(none) shared(f, store, units, doubles)
+#pragma omp parallel if (units > 1) default(none) shared(f, store, units, doubles)
     {
         rt_gemm_alone();
         scratch w = {.p = store + omp_get_thread_num() * doubles};

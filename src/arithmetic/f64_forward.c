@@ -162,7 +162,8 @@ rt_status rt_f64_forward(rt_context *ctx, const rt_tile_data *t)
         work[i].acc = work[i].s + most * LD;
     }
     const int64_t units = across * f.blocks.n_qb;
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(f, t, work, units, heads, across)
+#pragma omp parallel for schedule(dynamic, 1) if (units > 1) default(none)                                 \
+    shared(f, t, work, units, heads, across)
     for (int64_t unit = 0; unit < units; unit++) {
         rt_gemm_alone();
         const int64_t qb = f.blocks.n_qb - 1 - unit / across,

@@ -164,9 +164,9 @@ void rt_given_records(rt_sweep *s)
                 r->lse = r->delta = r->q1 = r->q2 = r->g1 = r->g2 = 0;
             }
             for (int64_t d = 0; d < D; d++)
-                q_max[d] = fmax(q_max[d], fabs(q[d]));
+                q_max[d] = fabs(q[d]) > q_max[d] ? fabs(q[d]) : q_max[d];
             for (int64_t d = 0; d < Dv; d++)
-                g_max[d] = fmax(g_max[d], fabs(dout[d]));
+                g_max[d] = fabs(dout[d]) > g_max[d] ? fabs(dout[d]) : g_max[d];
             r->top = r->lse;
             /* the kernel may have used it before it was rounded to what is stored */
             const double half = 0.5 * rt_ulp(s->in->dtype[RT_LSE], r->lse / to_natural) * to_natural;

@@ -276,7 +276,7 @@ void rt_sweep_load_keys(rt_sweep *s)
     memset(s->k_max, 0, (size_t)D * sizeof *s->k_max);
     for (int64_t j = 0; j < Sk && s->lean; j++)
         for (int64_t d = 0; d < D; d++)
-            s->k_max[d] = fmax(s->k_max[d], fabs(s->k[j * D + d]));
+            s->k_max[d] = fabs(s->k[j * D + d]) > s->k_max[d] ? fabs(s->k[j * D + d]) : s->k_max[d];
     s->any_bad = false;
     for (int64_t j = 0; j < Sk; j++) {
         s->any_bad = s->any_bad || s->k_bad[j] > 0 || s->v_bad[j] > 0;

@@ -11,6 +11,13 @@
 #include "arithmetic/block.h"
 #include "judge/budget.h"
 
+/* The elementwise loops are compiled for AVX2 too and chosen at run time; the operations, and so the bits, are the same. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define RT_SWEEP_WIDE __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#else
+#define RT_SWEEP_WIDE
+#endif
+
 /* A division of positions 0..n-1 into blocks; items of a block are positions order[first[k]] ..
  * order[first[k+1]-1]. */
 typedef struct {

@@ -23,7 +23,7 @@ typedef struct {
     bool in_partial[K];
     uint8_t bad_k[K], bad_v[K];
     bool bad_g; /* some row of dO that a key needs is not finite */
-    rt_sum_terms sum[K];
+    double s_det[K], s_var[K], s_sys[K]; /* rounding P or dS and adding: by the rows that see the key */
 } key_block;
 
 typedef struct {
@@ -31,6 +31,48 @@ typedef struct {
     const int64_t *pos;
     uint8_t bad[Q];
 } row_block;
+
+/* The readings of one row against the block: P and dS in p and ds (which comes as dP), and their sums by key. */
+RT_SWEEP_WIDE
+static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_terms *g, const rt_row_record *rec, key_block *x,
+                     const double *restrict score, const double *restrict visible, const double *restrict p, double *restrict ds,
+                     double *restrict pe, double *restrict pv, double *restrict py, double *restrict e, double *restrict var_ds,
+                     double *restrict y)
+{
+    const rt_budget *b = &s->budget;
+    const double L = rec->lse, delta = rec->delta, tau = b->tau_p, tau2 = tau * tau, eta = b->eta;
+    const double *restrict k1 = x->k1, *restrict k2 = x->k2, *restrict v1 = x->v1, *restrict v2 = x->v2;
+    const double *restrict s_det = x->s_det, *restrict s_var = x->s_var, *restrict s_sys = x->s_sys;
+    const int64_t n = x->nk;
+    for (int64_t j = 0; j < n; j++) {
+        const double vis = visible[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]), z = fabs(score[j] - L);
+        double rho = g->det1 * k1[j] + t->u * (2 * a + 2 * z) + g->det0;
+        rho += rho * rho;
+        const double var = g->var1 * k2[j] + t->u2 * ((t->half_d + 2) * a * a + 2 * z * z + 3) + rec->var_l;
+        const double sys = g->sys1 * k1[j] + g->sys0;
+        const double grad = p[j] * u, ag = fabs(grad), p2 = p[j] * p[j];
+        ds[j] = grad;
+        pe[j] = p[j] * (rho + s_det[j]) + (tau + eta) * vis;
+        pv[j] = p2 * (var + s_var[j]) + tau2 * vis;
+        py[j] = p[j] * (sys + s_sys[j]) + eta * vis;
+        e[j] = p[j] * (rho * au + g->g1 * v1[j] + rec->det_d) + s_det[j] * ag + (tau + eta * (1 + au)) * vis;
+        var_ds[j] = p2 * (var * u * u + t->u2 * g->half_v * dp * dp + g->g2 * v2[j] + rec->var_d) + s_var[j] * grad * grad + tau2 * vis;
+        y[j] = p[j] * (sys * au + g->g_sys * v1[j] + rec->sys_d) + s_sys[j] * ag + eta * (1 + au) * vis;
+    }
+    for (int64_t j = 0; j < n; j++) {
+        x->e_v[j] += pe[j];
+        x->y_v[j] += py[j];
+        x->e_k[j] += e[j];
+        x->y_k[j] += y[j];
+        x->keys[j] += visible[j];
+    }
+    for (int64_t j = 0; j < n && s->lean; j++) {
+        x->oe_v[j] += rt_sweep_over(pe[j], pv[j]);
+        x->oy_v[j] += rt_sweep_over(py[j], pv[j]);
+        x->oe_k[j] += rt_sweep_over(e[j], var_ds[j]);
+        x->oy_k[j] += rt_sweep_over(y[j], var_ds[j]);
+    }
+}
 
 /* The matrices of a row block against the key block; false if the mask empties it.
  * m2: P, then dS.  m5: det, var, sys of P; s5 (a second set, in `three`): det, var, sys of dS. */
@@ -41,13 +83,11 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
     if (c->high[qb] < x->lo || c->low[qb] >= x->hi)
         return false;
     const int64_t D = s->p->dim, Dv = s->p->dim_v;
-    const rt_budget *b = &s->budget;
     const rt_score_terms t = rt_sweep_score_terms(s);
     r->pos = c->order + c->first[qb];
     r->nq = c->first[qb + 1] - c->first[qb];
     rt_sweep_load(s, RT_Q, h, r->pos, r->nq, D, w->q, r->bad);
     rt_sweep_load(s, RT_DOUT, h, r->pos, r->nq, Dv, w->dout, r->bad);
-    const double *restrict k1 = x->k1, *restrict k2 = x->k2, *restrict v1 = x->v1, *restrict v2 = x->v2;
     rt_gemm_nt(r->nq, x->nk, D, s->p->scale, w->q, D, w->k, D, 0.0, w->s, K);
     rt_gemm_nt(r->nq, x->nk, Dv, 1.0, w->dout, Dv, w->v, Dv, 0.0, w->m2 + r->nq * K, K);
     const rt_row_record *records = s->rows + (h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
@@ -72,44 +112,14 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
         }
         rt_exp_vector(p, x->nk);
         const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
-        const double L = rec->lse, delta = rec->delta, tau2 = b->tau_p * b->tau_p;
+        readings(s, &t, &g, rec, x, score, w->vis, p, ds, pe, pv, py, e, var_ds, y);
         for (int64_t j = 0; j < x->nk; j++) {
-            const double vis = w->vis[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]),
-                         z = fabs(score[j] - L);
-            double rho = g.det1 * k1[j] + t.u * (2 * a + 2 * z) + g.det0;
-            rho += rho * rho;
-            const double var =
-                g.var1 * k2[j] + t.u2 * ((t.half_d + 2) * a * a + 2 * z * z + 3) + rec->var_l;
-            const double sys = g.sys1 * k1[j] + g.sys0;
-            const double grad = p[j] * u, ag = fabs(grad), p2 = p[j] * p[j];
-            const rt_sum_terms *sum = &x->sum[j];
-            ds[j] = grad;
-            pe[j] = p[j] * (rho + sum->det) + (b->tau_p + b->eta) * vis;
-            pv[j] = p2 * (var + sum->var) + tau2 * vis;
-            py[j] = p[j] * (sys + sum->sys) + b->eta * vis;
-            e[j] = p[j] * (rho * au + g.g1 * v1[j] + rec->det_d) + sum->det * ag +
-                   (b->tau_p + b->eta * (1 + au)) * vis;
-            var_ds[j] = p2 * (var * u * u + t.u2 * g.half_v * dp * dp + g.g2 * v2[j] + rec->var_d) +
-                        sum->var * grad * grad + tau2 * vis;
-            y[j] =
-                p[j] * (sys * au + g.g_sys * v1[j] + rec->sys_d) + sum->sys * ag + b->eta * (1 + au) * vis;
-            x->e_v[j] += pe[j];
-            x->y_v[j] += py[j];
-            x->e_k[j] += e[j];
-            x->y_k[j] += y[j];
-            x->keys[j] += vis;
-            if (s->lean) {
-                x->oe_v[j] += rt_sweep_over(pe[j], pv[j]);
-                x->oy_v[j] += rt_sweep_over(py[j], pv[j]);
-                x->oe_k[j] += rt_sweep_over(e[j], var_ds[j]);
-                x->oy_k[j] += rt_sweep_over(y[j], var_ds[j]);
-            }
-            if (vis > 0) {
-                x->in_partial[j] = true;
-                x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
-                x->bad_v[j] = rec->bad_p > x->bad_v[j] ? rec->bad_p : x->bad_v[j];
-                x->bad_g = x->bad_g || rec->bad_g > 0;
-            }
+            if (!(w->vis[j] > 0))
+                continue;
+            x->in_partial[j] = true;
+            x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
+            x->bad_v[j] = rec->bad_p > x->bad_v[j] ? rec->bad_p : x->bad_v[j];
+            x->bad_g = x->bad_g || rec->bad_g > 0;
         }
     }
     return true;
@@ -210,7 +220,10 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
             x.lo = rt_min64(x.lo, lo);
             x.hi = rt_max64(x.hi, hi);
         }
-        x.sum[j] = rt_sweep_sum_terms(&s->budget, lo < hi ? (hi - lo) * group : 0);
+        const rt_sum_terms sum = rt_sweep_sum_terms(&s->budget, lo < hi ? (hi - lo) * group : 0);
+        x.s_det[j] = sum.det;
+        x.s_var[j] = sum.var;
+        x.s_sys[j] = sum.sys;
     }
     const int64_t nd = x.nk * D, nv = x.nk * Dv;
     memset(w->keys, 0, (size_t)(SUMS * (nd + nv)) * sizeof *w->keys);

@@ -372,6 +372,29 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
     }
 }
 
+/* The readings of one row against the block: dS in ds (which comes as dP). */
+RT_SWEEP_WIDE
+static void gradient_readings(const rt_budget *b, const rt_score_terms *c, const rt_grad_terms *g, const rt_sum_terms *sum,
+                              const rt_row_record *rec, const key_block *x, const double *restrict score,
+                              const double *restrict vis, const double *restrict p, double *restrict ds, double *restrict e,
+                              double *restrict v, double *restrict y)
+{
+    const double L = rec->lse, delta = rec->delta, tau = b->tau_p, tau2 = tau * tau, eta = b->eta;
+    const double *restrict k1 = x->k1, *restrict k2 = x->k2, *restrict v1 = x->v1, *restrict v2 = x->v2;
+    const int64_t n = x->nk;
+    for (int64_t j = 0; j < n; j++) {
+        const double dp = ds[j], t = dp - delta, at = fabs(t), a = fabs(score[j]), z = fabs(score[j] - L);
+        double rho = g->det1 * k1[j] + c->u * (2 * a + 2 * z) + g->det0;
+        rho += rho * rho;
+        const double var = g->var1 * k2[j] + c->u2 * ((c->half_d + 2) * a * a + 2 * z * z + 3);
+        const double grad = p[j] * t, ag = fabs(grad);
+        ds[j] = grad;
+        e[j] = p[j] * (rho * at + g->g1 * v1[j] + rec->det_d) + sum->det * ag + (tau + eta * (1 + at)) * vis[j];
+        v[j] = p[j] * p[j] * (var * t * t + c->u2 * g->half_v * dp * dp + g->g2 * v2[j]) + sum->var * grad * grad + tau2 * vis[j];
+        y[j] = p[j] * ((g->sys1 * k1[j] + g->sys0) * at + g->g_sys * v1[j] + rec->sys_d) + sum->sys * ag + eta * (1 + at) * vis[j];
+    }
+}
+
 /* Pass 3: dQ.  m2 = dS over P; m5 = det, var, sys of dS.  acc (2 nq, D) = them times K; big (3 nq, D) =
  * them times K^2. */
 static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
@@ -413,22 +436,9 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 rt_exp_vector(p, x.nk);
                 const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
                 const rt_sum_terms sum = rt_sweep_sum_terms(b, rec->keys);
-                const double L = rec->lse, delta = rec->delta;
                 double e_sum = 0, y_sum = 0;
+                gradient_readings(b, &c, &g, &sum, rec, &x, score, vis, p, ds, e, v, y);
                 for (int64_t j = 0; j < x.nk; j++) {
-                    const double dp = ds[j], t = dp - delta, at = fabs(t), a = fabs(score[j]),
-                                 z = fabs(score[j] - L);
-                    double rho = g.det1 * x.k1[j] + c.u * (2 * a + 2 * z) + g.det0;
-                    rho += rho * rho;
-                    const double var = g.var1 * x.k2[j] + c.u2 * ((c.half_d + 2) * a * a + 2 * z * z + 3);
-                    const double grad = p[j] * t, ag = fabs(grad);
-                    ds[j] = grad;
-                    e[j] = p[j] * (rho * at + g.g1 * x.v1[j] + rec->det_d) + sum.det * ag +
-                           (b->tau_p + b->eta * (1 + at)) * vis[j];
-                    v[j] = p[j] * p[j] * (var * t * t + c.u2 * g.half_v * dp * dp + g.g2 * x.v2[j]) +
-                           sum.var * grad * grad + b->tau_p * b->tau_p * vis[j];
-                    y[j] = p[j] * ((g.sys1 * x.k1[j] + g.sys0) * at + g.g_sys * x.v1[j] + rec->sys_d) +
-                           sum.sys * ag + b->eta * (1 + at) * vis[j];
                     e_sum += e[j];
                     y_sum += y[j];
                 }
