@@ -122,3 +122,16 @@ void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, 
     cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, alpha, a,
                 (blasint)lda, b, (blasint)ldb, beta, c, (blasint)ldc);
 }
+
+double *rt_carve(rt_context *ctx, int count, const int64_t *sizes, double **const *at)
+{
+    int64_t total = 0;
+    for (int i = 0; i < count; i++)
+        total += (sizes[i] + 7) / 8 * 8;
+    double *store = rt_alloc(ctx, total, sizeof *store), *next = store;
+    for (int i = 0; i < count && store != NULL; i++) {
+        *at[i] = next;
+        next += (sizes[i] + 7) / 8 * 8;
+    }
+    return store;
+}

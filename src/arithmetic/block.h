@@ -67,4 +67,7 @@ void rt_gemm_nn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, 
 void rt_gemm_tn(int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                 const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 
+/* One allocation for many arrays: *at[i] points at sizes[i] doubles, each 64-byte aligned.  Returns the store (rt_free), NULL without memory. */
+double *rt_carve(rt_context *ctx, int count, const int64_t *sizes, double **const *at) RT_NODISCARD;
+
 #endif

@@ -37,22 +37,14 @@ static rt_status scratch_create(rt_context *ctx, const rt_problem *p, int64_t n_
     const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, QK = Q * K;
     const int64_t sizes[] = {QK, QK, QK, QK, QK, QK, K, QK, QK, QK, QK, QK, QK, K, QK, QK, QK, QK, QK, QK, K * X, K * X, K * X, Q * D, Q * Dv,
                              Q * D, Q * Dv, K, K, K, K, K, K, K + X, 7 * RT_CHECK_MAX};
-    double **at[] = {&w->s.s[0], &w->s.s[1], &w->s.s[2], &w->s.hi, &w->s.lo, &w->s.extra, &w->s.vis, &w->dp.s[0], &w->dp.s[1], &w->dp.s[2],
+    double **const at[] = {&w->s.s[0], &w->s.s[1], &w->s.s[2], &w->s.hi, &w->s.lo, &w->s.extra, &w->s.vis, &w->dp.s[0], &w->dp.s[1], &w->dp.s[2],
                      &w->dp.hi, &w->dp.lo, &w->dp.extra, &w->dp.vis, &w->p[0], &w->p[1], &w->ds[0], &w->ds[1], &w->a1, &w->a2, &w->big,
                      &w->small, &w->more, &w->q_clean, &w->dout_clean, &w->qc_scaled, &w->doutc_scaled, &w->col_ds, &w->col_p, &w->top_ds,
                      &w->top_p, &w->scale, &w->inverse, &w->unit, &w->gemm.sums};
-    int64_t total = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        total += (sizes[i] + 7) / 8 * 8;
     memset(w, 0, sizeof *w);
-    w->store = rt_alloc(ctx, total, sizeof *w->store);
+    w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
         return RT_ERR_NOMEM;
-    total = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        *at[i] = w->store + total;
-        total += (sizes[i] + 7) / 8 * 8;
-    }
     w->gemm.gemm = gemm;
     RT_TRY(rt_slices_reserve(ctx, &w->q, Q, D));
     RT_TRY(rt_slices_reserve(ctx, &w->qc, Q, D));

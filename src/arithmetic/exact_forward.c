@@ -30,20 +30,12 @@ static rt_status scratch_create(rt_context *ctx, const rt_problem *p, rt_gemm_fn
 {
     const int64_t D = p->dim, Dv = p->dim_v;
     const int64_t sizes[] = {Q * K, Q * K, Q * K, Q * K, Q * K, Q * K, K, Q * K, Q * K, Q * Dv, Q * Dv, Q * Dv, Q * D, Dv, 3 * Q * Dv, Dv, 7 * RT_CHECK_MAX};
-    double **at[] = {&w->s.s[0], &w->s.s[1], &w->s.s[2], &w->s.hi, &w->s.lo, &w->s.extra, &w->s.vis, &w->p1, &w->p2,
+    double **const at[] = {&w->s.s[0], &w->s.s[1], &w->s.s[2], &w->s.hi, &w->s.lo, &w->s.extra, &w->s.vis, &w->p1, &w->p2,
                      &w->big,    &w->small,  &w->more,   &w->q_clean, &w->unit, &w->acc, &w->v_top, &w->gemm.sums};
-    int64_t total = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        total += (sizes[i] + 7) / 8 * 8;
     memset(w, 0, sizeof *w);
-    w->store = rt_alloc(ctx, total, sizeof *w->store);
+    w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
         return RT_ERR_NOMEM;
-    total = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        *at[i] = w->store + total;
-        total += (sizes[i] + 7) / 8 * 8;
-    }
     w->gemm.gemm = gemm;
     return rt_slices_reserve(ctx, &w->q, Q, D);
 }

@@ -80,21 +80,13 @@ rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_wo
                              3 * QK,
                              11 * K * (D + Dv),
                              3 * X};
-    double **at[] = {&w->q,    &w->dout, &w->k,   &w->v,     &w->kk,   &w->vv,  &w->s,
+    double **const at[] = {&w->q,    &w->dout, &w->k,   &w->v,     &w->kk,   &w->vv,  &w->s,
                      &w->m2,   &w->m5,   &w->acc, &w->big,   &w->prev, &w->top, &w->t_abs,
                      &w->t_sq, &w->vis,  &w->row, &w->three, &w->keys, &w->got};
-    int64_t total = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        total += (sizes[i] + 7) / 8 * 8;
     memset(w, 0, sizeof *w);
-    w->store = rt_alloc(ctx, total, sizeof *w->store);
+    w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
         return RT_ERR_NOMEM;
-    total = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        *at[i] = w->store + total;
-        total += (sizes[i] + 7) / 8 * 8;
-    }
     return RT_OK;
 }
 
