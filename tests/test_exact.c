@@ -305,7 +305,7 @@ static void test_backward(void **state)
                         for (int k = 0; k < RT_EXACT_DO; k++)
                             row[k] = x.row[k] + s * (k == 0 ? DV : 1);
                         t_assert_ok(&ctx, rt_exact_finish_row(&ctx, &x.p, NULL, 0, h, i, st, RT_F32, RT_F32,
-                                                              out, &lse, row, cert));
+                                                              out, &lse, row, cert, NULL));
                         worst = worst_of(ratio(*row[1], *row[2], x.truth.value[RT_LSE][r], *row[3]), worst);
                         mpfr_set_zero(delta, 1);
                         for (int64_t d = 0; d < DV; d++) {

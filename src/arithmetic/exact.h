@@ -113,13 +113,15 @@ rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, r
 
 /* The last step of a row: O and L rounded once to their formats, certain or not; with row (DO parts from 1 on filled, row[0] holds dO) what
  * the backward needs.  resolve NULL: nothing is computed again, an open element counts as undecided. */
+/* open: NULL, or what stays open: of out, of lse, the largest error bound of an undecided element; 0 where none is, infinity where there is no
+ * value at all. */
 rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, int64_t b, int64_t h, int64_t pos,
                               const double *const state[RT_EXACT_STATE], rt_dtype format, rt_dtype lse_format, double *out, double *lse,
-                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT]) RT_NODISCARD;
+                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT], double open[2]) RT_NODISCARD;
 /* The same for a row of dq, dk or dv: value, error. */
 rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, rt_tensor_id t, int64_t b, int64_t head,
                                    int64_t pos, const double *hi, const double *lo, const double *error, rt_dtype format, double *out,
-                                   rt_certificate *cert) RT_NODISCARD;
+                                   rt_certificate *cert, double *open) RT_NODISCARD;
 
 /* present <- join(in, present) of rows of STATE. */
 void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_STATE], double *const present[RT_EXACT_STATE]);

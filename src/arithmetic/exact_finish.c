@@ -19,8 +19,11 @@ static void all_nan(double *x, int64_t n)
 
 rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, int64_t b, int64_t h, int64_t pos,
                               const double *const state[RT_EXACT_STATE], rt_dtype format, rt_dtype lse_format, double *out, double *lse,
-                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT])
+                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT], double open[2])
 {
+    double unused[2];
+    open = open != NULL ? open : unused;
+    open[0] = open[1] = 0;
     const int64_t Dv = p->dim_v;
     const double m = *state[3];
     const rt_dd l = {*state[4], *state[5]};
@@ -32,9 +35,12 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
         all_nan(out, Dv);
         *lse = RT_NAN;
         const rt_status st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, all, &lse_too, out, lse, cert);
-        for (int64_t d = 0; d < Dv; d++)
+        for (int64_t d = 0; d < Dv; d++) {
             cert[RT_OUT].undecided += all[d];
+            open[0] = all[d] ? RT_INF : open[0];
+        }
         cert[RT_LSE].undecided += lse_too;
+        open[1] = lse_too ? RT_INF : 0;
         for (int k = 1; row != NULL && k < RT_EXACT_DO; k++)
             *row[k] = k == 1 ? RT_INF : 0;
         rt_free(all);
@@ -42,6 +48,7 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     }
     if (!isfinite(m)) { /* empty, or NaN */
         const bool empty = rt_is_minus_inf(m);
+        open[0] = open[1] = empty ? 0 : RT_INF;
         if (empty)
             memset(out, 0, (size_t)Dv * sizeof *out);
         else
@@ -56,7 +63,8 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     const double e_l = *state[6] / l.hi;
     rt_dd delta = {0, 0};
     double e_delta = 0, mass = 0, top = 0;
-    bool open = false, todo_lse = false, far = false, nan = false;
+    bool any = false, todo_lse = false, far = false, nan = false;
+    double widest = 0;
     bool *todo = rt_calloc(ctx, Dv, sizeof *todo);
     if (todo == NULL)
         return RT_ERR_NOMEM;
@@ -79,7 +87,8 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
             count_fast(&cert[RT_OUT], r, top);
         } else {
             out[d] = rt_round_to(format, o.hi);
-            todo[d] = open = true;
+            todo[d] = any = true;
+            widest = r > widest ? r : widest;
         }
     }
     const rt_dd log_l = rt_dd_log(l), L = rt_dd_add_d(log_l, m);
@@ -104,23 +113,30 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
         }
     }
     rt_status st = RT_OK;
-    if (resolve != NULL && (open || todo_lse))
+    if (resolve != NULL && (any || todo_lse))
         st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, todo, &todo_lse, out, lse, cert);
-    for (int64_t d = 0; d < Dv; d++)
+    for (int64_t d = 0; d < Dv; d++) {
         cert[RT_OUT].undecided += todo[d];
+        open[0] = todo[d] ? widest : open[0];
+    }
     cert[RT_LSE].undecided += todo_lse;
+    open[1] = todo_lse ? e_L : 0;
     rt_free(todo);
     return st;
 }
 
 rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, rt_tensor_id t, int64_t b, int64_t head,
                                    int64_t pos, const double *hi, const double *lo, const double *error, rt_dtype format, double *out,
-                                   rt_certificate *cert)
+                                   rt_certificate *cert, double *open)
 {
+    double unused;
+    open = open != NULL ? open : &unused;
+    *open = 0;
     const int64_t n = t == RT_DV ? p->dim_v : p->dim;
     double alpha_error = 0, top = 0;
     const rt_dd alpha = t == RT_DV ? (rt_dd){1, 0} : rt_exact_scale(p, &alpha_error);
-    bool *todo = rt_calloc(ctx, n, sizeof *todo), open = false;
+    bool *todo = rt_calloc(ctx, n, sizeof *todo), any = false;
+    double widest = 0;
     if (todo == NULL)
         return RT_ERR_NOMEM;
     for (int64_t d = 0; d < n; d++)
@@ -130,19 +146,23 @@ rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const r
         const double r = error[d] * fabs(alpha.hi) * (1 + 0x1p-30) + (alpha_error + 0x1p-100) * fabs(x.hi);
         if (isnan(x.hi)) {
             out[d] = RT_NAN;
+            *open = RT_INF;
             cert->exact_case++;
         } else if (rt_exact_decide(format, x.hi, x.lo, r, &out[d])) {
             count_fast(cert, r, top);
         } else {
             out[d] = rt_round_to(format, x.hi);
-            todo[d] = open = true;
+            todo[d] = any = true;
+            widest = r > widest ? r : widest;
         }
     }
     rt_status st = RT_OK;
-    if (resolve != NULL && open)
+    if (resolve != NULL && any)
         st = rt_exact_resolve_gradient(ctx, resolve, t, b, head, pos, format, todo, out, cert);
-    for (int64_t d = 0; d < n; d++)
+    for (int64_t d = 0; d < n; d++) {
         cert->undecided += todo[d];
+        *open = todo[d] && widest > *open ? widest : *open;
+    }
     rt_free(todo);
     return st;
 }

@@ -79,7 +79,7 @@ static rt_status exact_finish(const rt_finish *f, int64_t b, int64_t h, int64_t 
                               double *const row[RT_MAX_PARTS], double *out, double *lse)
 {
     const rt_exact_source s = {f->problem, f->load, f->arg};
-    return rt_exact_finish_row(f->ctx, f->problem, &s, b, h, pos, state, f->format, f->lse_format, out, lse, row, f->certificate);
+    return rt_exact_finish_row(f->ctx, f->problem, &s, b, h, pos, state, f->format, f->lse_format, out, lse, row, f->certificate, NULL);
 }
 
 static rt_status exact_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
@@ -87,7 +87,7 @@ static rt_status exact_finish_gradient(const rt_finish *f, rt_tensor_id t, int64
 {
     const rt_exact_source s = {f->problem, f->load, f->arg};
     return rt_exact_finish_gradient(f->ctx, f->problem, &s, t, b, head, pos, parts[0], parts[1], parts[2], f->format, out,
-                                    &f->certificate[t]);
+                                    &f->certificate[t], NULL);
 }
 
 const rt_arithmetic_ops rt_arithmetic_exact = {.name = "exact",

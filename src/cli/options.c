@@ -49,7 +49,7 @@ static const struct {
     {"declare", 1022, "KEY=VALUE", CHECK,
      "override a key of the spec's arithmetic, e.g. exp=2.4e-7; may be repeated"},
     {"delta", 1023, "X", CHECK, "chance that a right result is called SUSPECT, per tensor (default 1e-6)"},
-    {"budget", 1032, "TIME", CHECK, "judge everything if it fits in this time (60s default; suffixes s, m, h), else a sample of rows and keys"},
+    {"budget", 1032, "TIME", CHECK, "judge everything if it fits in this time (60s; suffixes s, m, h), else samples"},
     {"full", 1033, NULL, CHECK, "judge everything, however long it takes"},
     {"samples", 1034, "N", CHECK, "how many (token, head) rows, and as many keys, a sample has (default 1024)"},
     {"sample", 1036, "WHAT", CHECK, "auto (default: as the budget demands), keys, both"},

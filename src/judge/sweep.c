@@ -187,14 +187,15 @@ rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n)
                           .sys = rt_budget_dot_sys(b, (double)n, 1)};
 }
 
-void rt_sweep_take_exact(rt_dtype format, const double *exact, int64_t n, double *truth, rt_bounds *bounds)
+void rt_sweep_take_exact(const double *exact, double open, int64_t n, double *truth, rt_bounds *bounds)
 {
+    if (!(open < RT_INF)) /* beyond the range of the fast pass: binary64 stays */
+        return;
     for (int64_t d = 0; d < n; d++) {
-        const double known = 0x1p-52 * fabs(exact[d]);
+        const double known = 0x1p-52 * fabs(exact[d]) + open;
         bounds[d].bound += known - bounds[d].radius;
         bounds[d].lambda += known - bounds[d].radius;
-        /* exact[d] rounds to what the true value rounds to; in binary64 it may be a neighbour of that */
-        bounds[d].radius = format == RT_F64 ? known : 0;
+        bounds[d].radius = open > 0 ? known : 0; /* decided: exact[d] rounds to what the true value rounds to */
         truth[d] = exact[d];
     }
 }

@@ -13,7 +13,7 @@
 
 /* The elementwise loops are compiled for AVX2 too and chosen at run time; the operations, and so the bits, are the same. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define RT_SWEEP_WIDE __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#define RT_SWEEP_WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define RT_SWEEP_WIDE
 #endif
@@ -65,6 +65,8 @@ typedef struct rt_sweep {
     rt_row_record *rows; /* (heads of the group, Sq) */
     /* Exact truths of the pair, NULL: binary64's.  By (head of the group, index in queries.order), by index in keys.order. */
     double *x_out, *x_lse, *x_dq, *x_dk, *x_dv;
+    /* By row: 0, or the error bound of an element whose rounding was left open; infinity: no exact value. */
+    const double *open_out, *open_lse, *open_dq, *open_dk, *open_dv;
 } rt_sweep;
 
 typedef struct {
@@ -137,8 +139,8 @@ static inline double rt_sweep_over(double c, double v)
     return v > 0 ? c * c / v : c > 0 ? RT_INF : 0;
 }
 
-/* The exact truth in place of binary64's: truth[d] = exact[d], whose radius is its last place. */
-void rt_sweep_take_exact(rt_dtype format, const double *exact, int64_t n, double *truth, rt_bounds *bounds);
+/* The exact truth in place of binary64's: truth[d] = exact[d], whose radius is its last place and what was left open. */
+void rt_sweep_take_exact(const double *exact, double open, int64_t n, double *truth, rt_bounds *bounds);
 
 /* Judge one row of a tensor: `undefined` per element (NULL: none; 1 infinity, 2 NaN behind it). */
 void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id t, int64_t pos, int64_t head, int64_t n,

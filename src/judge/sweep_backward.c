@@ -196,7 +196,7 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
         const bool some = t == RT_DV && x->bad_g && mark_dims(s, x->pos[j], w->got, undefined);
         const double *exact = t == RT_DK ? s->x_dk : s->x_dv;
         if (exact != NULL && x->keys[j] > 0)
-            rt_sweep_take_exact(s->in->dtype[t], exact + (x->first + j) * width, width, truth, bounds);
+            rt_sweep_take_exact(exact + (x->first + j) * width, (t == RT_DK ? s->open_dk : s->open_dv)[x->first + j], width, truth, bounds);
         rt_tally_row(s, w, t, x->pos[j], s->g, width, truth, bounds,
                      bad[j] > 0 || some ? undefined : NULL);
     }

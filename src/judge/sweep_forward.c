@@ -290,7 +290,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 }
             }
             if (s->x_lse != NULL && !empty)
-                rt_sweep_take_exact(s->in->dtype[RT_LSE], s->x_lse + index, 1, &truth, &bl);
+                rt_sweep_take_exact(s->x_lse + index, s->open_lse[index], 1, &truth, &bl);
             rt_tally_row(s, w, RT_LSE, r->pos[i], r->h, 1, &truth, &bl,
                          r->bad_p[i] > 0 ? &r->bad_p[i] : NULL);
         }
@@ -352,7 +352,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         if (s->any[RT_OUT]) {
             const bool odd = mark_output(s, r, i, w, undefined);
             if (s->x_out != NULL && !empty)
-                rt_sweep_take_exact(out_format, s->x_out + index * Dv, Dv, truth, bounds);
+                rt_sweep_take_exact(s->x_out + index * Dv, s->open_out[index], Dv, truth, bounds);
             rt_tally_row(s, w, RT_OUT, r->pos[i], r->h, Dv, truth, bounds, odd ? undefined : NULL);
         }
         rec->lse = L;
@@ -502,7 +502,7 @@ static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
         memset(undefined, r->bad_s[i], (size_t)D);
         const int64_t index = (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->queries.n + r->r0 + i;
         if (s->x_dq != NULL && rec->keys > 0)
-            rt_sweep_take_exact(format, s->x_dq + index * D, D, truth, bounds);
+            rt_sweep_take_exact(s->x_dq + index * D, s->open_dq[index], D, truth, bounds);
         rt_tally_row(s, w, RT_DQ, r->pos[i], r->h, D, truth, bounds, r->bad_s[i] > 0 ? undefined : NULL);
     }
 }

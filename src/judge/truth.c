@@ -1,7 +1,8 @@
 /* Exact truths of one (batch, key head), tile by tile.
  *
  * The judge wants a double whose rounding to the tensor's format is the correct one: the double-double's leading part, moved by a last
- * place or two where it stands on the wrong side of a midpoint.  Tiles may be cut anywhere without a change of a bit, so rows and
+ * place or two where it stands on the wrong side of a midpoint.  A gradient that the double-double pass leaves open would need MPFR over
+ * every row that sees the key: the judge does without, and keeps the pass's error bound as the radius of that row.  Tiles may be cut anywhere without a change of a bit, so rows and
  * keys are taken in chunks that keep memory small. */
 #include "judge/truth.h"
 
@@ -25,8 +26,10 @@ rt_status rt_truths_create(rt_context *ctx, const rt_sweep *s, bool whole, rt_tr
     t->q = rt_alloc(ctx, n * D, sizeof *t->q);
     t->row = rt_alloc(ctx, n * (Dv + RT_EXACT_DO - 1), sizeof *t->row);
     t->x_dq = rt_alloc(ctx, s->backward ? n * D : 0, sizeof *t->x_dq);
+    t->open = rt_calloc(ctx, 3 * n + (t->whole ? 2 * p->seqlen_k : 0), sizeof *t->open);
     t->x_dk = rt_alloc(ctx, t->whole ? p->seqlen_k * (D + Dv) : 0, sizeof *t->x_dk);
-    if (t->x_out == NULL || t->q == NULL || t->row == NULL || t->x_dq == NULL || t->x_dk == NULL) {
+    if (t->x_out == NULL || t->q == NULL || t->row == NULL || t->x_dq == NULL || t->x_dk == NULL ||
+        t->open == NULL) {
         rt_truths_reset(t);
         return RT_ERR_NOMEM;
     }
@@ -42,6 +45,7 @@ void rt_truths_reset(rt_truths *t)
     rt_free(t->row);
     rt_free(t->x_dq);
     rt_free(t->x_dk);
+    rt_free(t->open);
     memset(t, 0, sizeof *t);
 }
 
@@ -116,7 +120,7 @@ static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
     do_parts(j, hl, row);
     for (int64_t i = 0; i < nq; i++) {
         const double *in[RT_EXACT_STATE];
-        double *grad[RT_EXACT_DO];
+        double *grad[RT_EXACT_DO], open[2];
         for (int k = 0; k < RT_EXACT_STATE; k++)
             in[k] = rt_part_at(&state[k], 0, h, i);
         for (int k = 0; k < RT_EXACT_DO; k++)
@@ -125,7 +129,9 @@ static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
         /* double-double leaves most binary64 results open, and MPFR for all of them would take for ever: they keep a radius */
         const rt_exact_source *resolve = out == RT_F64 || lse == RT_F64 ? NULL : &j->source;
         RT_TRY(rt_exact_finish_row(ctx, s->p, resolve, s->b, h, s->queries.order[row0 + i], in, out, lse, x, L, grad,
-                                   j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT));
+                                   j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT, open));
+        j->t->open[hl * j->n + row0 + i] = open[0];
+        j->t->open[(j->group + hl) * j->n + row0 + i] = open[1];
         for (int64_t d = 0; d < Dv && isfinite(in[3][0]); d++)
             x[d] = settle(out, in[0][d] / in[4][0], x[d]);
         if (isfinite(in[3][0]))
@@ -201,9 +207,10 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
     for (int64_t i = 0; i < nq && st == RT_OK; i++) {
         double *x = j->t->x_dq + (hl * j->n + row0 + i) * D;
         const double *hi_part = rt_part_at(&dq[0], 0, h, i);
-        st = rt_exact_finish_gradient(ctx, s->p, format == RT_F64 ? NULL : &j->source, RT_DQ, s->b, h, pos[i], hi_part, rt_part_at(&dq[1], 0, h, i),
+        st = rt_exact_finish_gradient(ctx, s->p, NULL, RT_DQ, s->b, h, pos[i], hi_part, rt_part_at(&dq[1], 0, h, i),
                                       rt_part_at(&dq[2], 0, h, i), format, x,
-                                      &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + RT_DQ]);
+                                      &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + RT_DQ],
+                                      &j->t->open[(2 * j->group + hl) * j->n + row0 + i]);
         for (int64_t d = 0; d < D; d++)
             x[d] = settle(format, hi_part[d] * s->p->scale, x[d]);
     }
@@ -239,9 +246,10 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
             const rt_dtype format = s->in->present[t] ? s->in->dtype[t] : RT_F32;
             double *x = part == 0 ? j->t->x_dk + (key0 + i) * D : j->t->x_dv + (key0 + i) * Dv;
             const double *hi = rt_part_at(&dkv[3 * part], 0, s->g, i);
-            st = rt_exact_finish_gradient(ctx, s->p, format == RT_F64 ? NULL : &j->source, t, s->b, s->g, key0 + i, hi, rt_part_at(&dkv[3 * part + 1], 0, s->g, i),
+            st = rt_exact_finish_gradient(ctx, s->p, NULL, t, s->b, s->g, key0 + i, hi, rt_part_at(&dkv[3 * part + 1], 0, s->g, i),
                                           rt_part_at(&dkv[3 * part + 2], 0, s->g, i), format, x,
-                                          &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + t]);
+                                          &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + t],
+                                          &j->t->open[3 * j->group * j->n + part * s->p->seqlen_k + key0 + i]);
             for (int64_t d = 0; d < (part == 0 ? D : Dv); d++)
                 x[d] = settle(format, hi[d] * (part == 0 ? s->p->scale : 1), x[d]);
         }
@@ -303,6 +311,12 @@ rt_status rt_truths_compute(rt_context *ctx, rt_sweep *s, rt_truths *t)
             rt_certificate_add(&t->certificate[k], &j.certificate[i * RT_TENSOR_COUNT + k]);
     rt_free(j.certificate);
     rt_free(bad);
+    const int64_t n = j.group * j.n;
+    s->open_out = t->open;
+    s->open_lse = t->open + n;
+    s->open_dq = t->open + 2 * n;
+    s->open_dk = t->open + 3 * n;
+    s->open_dv = s->open_dk + (t->whole ? s->p->seqlen_k : 0);
     s->x_out = t->x_out;
     s->x_lse = s->in->lse_base2 ? NULL : t->x_lse;
     s->x_dq = s->backward ? t->x_dq : NULL;

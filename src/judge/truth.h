@@ -8,6 +8,7 @@
 /* Memory for the exact truths of a pair: rows of `queries`, and (whole) of all keys. */
 typedef struct {
     double *x_out, *x_lse, *x_dq, *x_dk, *x_dv; /* as in the sweep */
+    double *open;                               /* n x 3, then Sk x 2 */
     double *q, *row;                            /* (heads of the group, n, D), DO parts of the same rows */
     bool whole;                                 /* dk, dv too: queries are all there are */
     rt_certificate certificate[RT_TENSOR_COUNT];
