@@ -4,7 +4,7 @@ set -eu
 . "$RT_SOURCE_DIR/tests/cli_common.sh"
 
 ok "$RINGTRUE" --help
-for verb in gen run plan check diff info; do
+for verb in gen run plan check diff info bench; do
     grep -q "^  $verb " stdout.txt || fail "--help does not list $verb"
 done
 prints 'Exit codes: 0 pass, 1 numeric failure, 2 usage, 3 input or format, 4 MPI or system.'
@@ -13,7 +13,7 @@ grep -qE '^ringtrue [0-9]+\.[0-9]+\.[0-9]+, OpenBLAS ' stdout.txt || fail "--ver
 [ "$(wc -l <stdout.txt)" -eq 1 ] || fail "--version is not one line"
 
 # The flags of all verbs: "name value" where one is needed, "name" else.
-for verb in gen run plan check diff info; do
+for verb in gen run plan check diff info bench; do
     ok "$RINGTRUE" $verb --help
     [ "$(awk 'length > 130' stdout.txt)" = "" ] || fail "a long line in $verb --help"
     sed -n 's/^  \(-[a-z], \)\{0,1\}--\([a-z-]*\) \{0,1\}\([A-Z][A-Z=]*\)\{0,1\} .*/\2 \3/p' stdout.txt >"$verb.flags"
@@ -22,7 +22,8 @@ done
 LC_ALL=C sort -u ./*.flags >all.flags
 # No flag is hidden from every verb's help.
 for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k scale plan layout remainder ranks \
-    arith out-dtype spec declare delta json fingerprint verify list summary forward-only output force quiet help; do
+    arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary \
+    forward-only output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done
 
@@ -38,10 +39,12 @@ value_of() { # a good value of a flag
     plan) echo ring ;;
     arith) echo f64 ;;
     declare) echo exp=1e-7 ;;
+    sample) echo keys ;;
+    truth) echo f64 ;;
     *) echo 3 ;;
     esac
 }
-for verb in gen run plan check diff info; do
+for verb in gen run plan check diff info bench; do
     while read -r name value; do
         set -- --"$name"
         [ -z "$value" ] || set -- --"$name" "$(value_of "$name")"

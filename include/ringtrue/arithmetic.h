@@ -67,9 +67,10 @@ const char *rt_declared_accumulate_names(void);
 /** How the elements of a result of the arithmetic `exact` were decided.  Sums of any order; one per tensor. */
 typedef struct {
     int64_t fast;      /**< by the error bound of the double-double pass */
-    int64_t exact_case; /**< as a rational number (one key, equal classes) */
+    int64_t exact_case; /**< as a rational number (one key, equal classes), or as the rule says (empty rows, NaN inputs) */
     int64_t mpfr;      /**< by MPFR at rising precision */
-    int64_t undecided; /**< not at the cap: the nearest value of the last approximation stands there */
+    int64_t undecided; /**< not decided (gradients at the cap; in the judge, gradients that the fast pass leaves open): the nearest value of
+                            the last approximation stands there */
     double radius;     /**< largest error bound that decided a fast one, relative to the largest result of its row */
     int64_t precision; /**< largest number of bits that MPFR needed */
 } rt_certificate;

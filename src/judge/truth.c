@@ -69,7 +69,7 @@ typedef struct {
     rt_problem one;         /* the problem with a batch of one: parts are addressed by b = 0 */
     rt_exact_source source;
     int64_t group, n;       /* rows of queries.order */
-    int64_t rows;           /* of a chunk: all threads have some */
+    int64_t rows;           /* of a chunk */
     rt_status status;
     rt_certificate *certificate; /* by thread */
 } job;
@@ -286,7 +286,8 @@ rt_status rt_truths_compute(rt_context *ctx, rt_sweep *s, rt_truths *t)
 {
     const int threads = omp_get_max_threads();
     job j = {.ctx = ctx, .s = s, .t = t, .one = *s->p, .group = s->p->heads_q / s->p->heads_kv, .n = s->queries.n, .status = RT_OK};
-    j.rows = rt_max64(16, rt_min64(CHUNK, (j.group * j.n + threads - 1) / threads));
+    /* Of the problem alone: the radius of a row depends on its tile, and a report must not depend on the threads. */
+    j.rows = rt_max64(16, rt_min64(CHUNK, (j.group * j.n + 7) / 8));
     j.one.batch = 1;
     j.source = (rt_exact_source){s->p, s->in->load, s->in->arg};
     j.certificate = rt_calloc(ctx, (int64_t)threads * RT_TENSOR_COUNT, sizeof *j.certificate);
