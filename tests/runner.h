@@ -37,8 +37,8 @@ bool t_sees(const rt_problem *p, int64_t i, int64_t j);
 typedef struct {
     rt_layout_kind layout; /* positions: random permutations, random counts per rank */
     int32_t ranks;
-    const char
-        *plan;   /* a planner's name, "split" (ring in quarters) or "pass-q" (states come home by joins) */
+    /* a planner's name, "split" (ring in quarters) or "pass-q" (states come home by joins) */
+    const char *plan;
     int threads; /* 0: as it is */
 } t_how;
 

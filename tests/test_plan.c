@@ -462,8 +462,10 @@ static char *print_text(const rt_problem *p, const made *m, bool json)
     rt_context ctx = {0};
     FILE *f = open_memstream(&text, &size);
     assert_non_null(f);
-    t_assert_ok(&ctx, json ? rt_plan_print_json(&ctx, f, &m->plan, p, &m->l, &(rt_plan_print_options){.verified = true})
-                           : rt_plan_print(&ctx, f, &m->plan, p, &m->l, &(rt_plan_print_options){.verified = true}));
+    t_assert_ok(
+        &ctx,
+        json ? rt_plan_print_json(&ctx, f, &m->plan, p, &m->l, &(rt_plan_print_options){.verified = true})
+             : rt_plan_print(&ctx, f, &m->plan, p, &m->l, &(rt_plan_print_options){.verified = true}));
     assert_int_equal(fclose(f), 0);
     return text;
 }
@@ -544,7 +546,9 @@ static void print_to_a_full_device_is_an_error(void **state)
     const rt_problem p = problem_make(10, 10, 4, 2, 4, RT_MASK_CAUSAL);
     made m = plan_make(&p, "ring", RT_LAYOUT_ZIGZAG, 3);
     rt_context ctx = {0};
-    t_assert_status(&ctx, rt_plan_print(&ctx, f, &m.plan, &p, &m.l, &(rt_plan_print_options){.verified = true}), RT_ERR_IO);
+    t_assert_status(&ctx,
+                    rt_plan_print(&ctx, f, &m.plan, &p, &m.l, &(rt_plan_print_options){.verified = true}),
+                    RT_ERR_IO);
     (void)fclose(f);
     made_reset(&m);
 }

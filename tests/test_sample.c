@@ -44,7 +44,8 @@ static void store(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, 
 }
 
 /* The executor's store has the rank and slot too. */
-static void exact_store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h, const double *row)
+static void exact_store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t b, int64_t pos,
+                        int64_t h, const double *row)
 {
     (void)rank, (void)slot;
     store(arg, t, b, pos, h, row);
@@ -53,7 +54,14 @@ static void exact_store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, i
 static void world_make(world *w)
 {
     rt_context ctx = {.message = ""};
-    *w = (world){.p = {.batch = 1, .seqlen_q = S, .seqlen_k = S, .heads_q = H, .heads_kv = G, .dim = D, .dim_v = D, .mask = RT_MASK_CAUSAL}};
+    *w = (world){.p = {.batch = 1,
+                       .seqlen_q = S,
+                       .seqlen_k = S,
+                       .heads_q = H,
+                       .heads_kv = G,
+                       .dim = D,
+                       .dim_v = D,
+                       .mask = RT_MASK_CAUSAL}};
     w->p.scale = rt_rsqrt_dim(D);
     for (int t = 0; t < RT_TENSOR_COUNT; t++) {
         w->dtype[t] = t == RT_LSE ? RT_F32 : RT_BF16;
@@ -63,7 +71,8 @@ static void world_make(world *w)
     for (int t = RT_Q; t <= RT_DOUT; t++)
         for (int64_t i = 0; i < S; i++)
             for (int64_t h = 0; h < heads_of((rt_tensor_id)t); h++)
-                rt_generate_row(RT_FAMILY_TRACER, 3, (rt_tensor_id)t, RT_BF16, 0, i, h, D, S, row_of(w, (rt_tensor_id)t, i, h));
+                rt_generate_row(RT_FAMILY_TRACER, 3, (rt_tensor_id)t, RT_BF16, 0, i, h, D, S,
+                                row_of(w, (rt_tensor_id)t, i, h));
     t_assert_ok(&ctx, rt_generate_results(&ctx, RT_FAMILY_TRACER, &w->p, &(rt_result_io){load, store, w}));
 }
 
@@ -90,7 +99,8 @@ static rt_verdict judge(const world *w, rt_judge_options o)
     assert_true(rt_declared_of("f64", &d));
     t_assert_ok(&ctx, rt_comm_self(&ctx, &comm));
     t_assert_ok(&ctx, rt_layout_create(&ctx, &w->p, RT_LAYOUT_ZIGZAG, RT_REMAINDER_SPREAD, RANKS, &l));
-    t_assert_ok(&ctx, rt_plan_create(&ctx, "ring", &w->p, &l, &(rt_plan_options){.move_empty = true}, &plan));
+    t_assert_ok(&ctx,
+                rt_plan_create(&ctx, "ring", &w->p, &l, &(rt_plan_options){.move_empty = true}, &plan));
     t_assert_ok(&ctx, rt_judge(&ctx, comm, &w->p, &l, &plan, &d, &in, &o, &v));
     rt_plan_reset(&plan);
     rt_layout_reset(&l);
@@ -103,7 +113,9 @@ static void sampled_both_passes_and_says_what_it_judged(void **state)
     (void)state;
     world w;
     world_make(&w);
-    const rt_verdict v = judge(&w, (rt_judge_options){.truth = RT_TRUTH_EXACT, .sampling = RT_SAMPLE_BOTH, .samples = 100, .seed = 1});
+    const rt_verdict v = judge(
+        &w,
+        (rt_judge_options){.truth = RT_TRUTH_EXACT, .sampling = RT_SAMPLE_BOTH, .samples = 100, .seed = 1});
     assert_true(v.pass);
     assert_true(v.given_lse);
     assert_int_equal(v.judged[RT_OUT], 100);
@@ -129,7 +141,8 @@ static void sampled_keys_judges_all_rows_without_the_dumps_lse(void **state)
     /* lse and out are worthless: dk and dv must not depend on them */
     for (int64_t i = 0; i < S * H; i++)
         w.data[RT_LSE][i] += 1;
-    const rt_verdict v = judge(&w, (rt_judge_options){.sampling = RT_SAMPLE_KEYS, .samples = 60, .seed = 5});
+    const rt_verdict v =
+        judge(&w, (rt_judge_options){.sampling = RT_SAMPLE_KEYS, .samples = 60, .seed = 5});
     assert_false(v.given_lse);
     assert_int_equal(v.tensor[RT_LSE].count[RT_CLASS_WRONG], S * H);
     assert_int_equal(v.judged[RT_OUT], S * H);
@@ -148,7 +161,8 @@ static void a_fault_on_one_rank_is_caught_by_every_seed(void **state)
     rt_context ctx = {.message = ""};
     rt_layout l;
     t_assert_ok(&ctx, rt_layout_create(&ctx, &w.p, RT_LAYOUT_ZIGZAG, RT_REMAINDER_SPREAD, RANKS, &l));
-    for (int64_t i = 0; i < S; i++) /* rank 1 lost a half of its gradients, and its outputs are off by one in sixteen */
+    for (int64_t i = 0; i < S;
+         i++) /* rank 1 lost a half of its gradients, and its outputs are off by one in sixteen */
         if (l.side[RT_SIDE_Q].rank_of[i] == 1)
             for (int64_t h = 0; h < H; h++)
                 for (int64_t d = 0; d < D; d++) {
@@ -159,7 +173,8 @@ static void a_fault_on_one_rank_is_caught_by_every_seed(void **state)
                 }
     rt_layout_reset(&l);
     for (uint64_t seed = 0; seed < 5; seed++) {
-        const rt_verdict v = judge(&w, (rt_judge_options){.sampling = RT_SAMPLE_BOTH, .samples = 40, .seed = seed});
+        const rt_verdict v =
+            judge(&w, (rt_judge_options){.sampling = RT_SAMPLE_BOTH, .samples = 40, .seed = seed});
         assert_false(v.pass);
         assert_true(v.tensor[RT_LSE].count[RT_CLASS_WRONG] == 0);
         assert_true(v.tensor[RT_OUT].count[RT_CLASS_WRONG] > 0);
@@ -175,7 +190,8 @@ static void a_tiny_budget_samples_and_none_judges_all(void **state)
     (void)state;
     world w;
     world_make(&w);
-    rt_verdict v = judge(&w, (rt_judge_options){.truth = RT_TRUTH_EXACT, .budget_seconds = 1e-6, .samples = 16, .seed = 2});
+    rt_verdict v = judge(
+        &w, (rt_judge_options){.truth = RT_TRUTH_EXACT, .budget_seconds = 1e-6, .samples = 16, .seed = 2});
     assert_int_equal(v.judged[RT_OUT], 16);
     assert_true(v.estimate > 1e-6);
     assert_int_equal(v.truth[RT_OUT], RT_TRUTH_F64); /* exact rows do not fit either */
@@ -191,8 +207,17 @@ static void positions_are_spread_distinct_and_follow_the_seed(void **state)
     (void)state;
     rt_context ctx = {.message = ""};
     int64_t cu[] = {0, 100, 350, S};
-    rt_problem p = {.batch = 1, .seqlen_q = S, .seqlen_k = S, .heads_q = 1, .heads_kv = 1, .dim = 8, .dim_v = 8, .mask = RT_MASK_CAUSAL,
-                    .documents = 3, .cu_q = cu, .cu_k = cu};
+    rt_problem p = {.batch = 1,
+                    .seqlen_q = S,
+                    .seqlen_k = S,
+                    .heads_q = 1,
+                    .heads_kv = 1,
+                    .dim = 8,
+                    .dim_v = 8,
+                    .mask = RT_MASK_CAUSAL,
+                    .documents = 3,
+                    .cu_q = cu,
+                    .cu_k = cu};
     rt_layout l;
     t_assert_ok(&ctx, rt_layout_create(&ctx, &p, RT_LAYOUT_ZIGZAG, RT_REMAINDER_SPREAD, 5, &l));
     enum { N = 30 };
@@ -235,8 +260,14 @@ static void exact_truth_knows_the_correct_rounding(void **state)
     rt_plan plan = {.name = ""};
     t_assert_ok(&ctx, rt_comm_self(&ctx, &comm));
     t_assert_ok(&ctx, rt_layout_create(&ctx, &w.p, RT_LAYOUT_STRIPED, RT_REMAINDER_SPREAD, 4, &l));
-    t_assert_ok(&ctx, rt_plan_create(&ctx, "ring", &w.p, &l, &(rt_plan_options){.move_empty = true}, &plan));
-    const rt_run_io io = {.load = load, .store = exact_store, .arg = &w, .backward = true, .result = RT_BF16, .lse_result = RT_F32};
+    t_assert_ok(&ctx,
+                rt_plan_create(&ctx, "ring", &w.p, &l, &(rt_plan_options){.move_empty = true}, &plan));
+    const rt_run_io io = {.load = load,
+                          .store = exact_store,
+                          .arg = &w,
+                          .backward = true,
+                          .result = RT_BF16,
+                          .lse_result = RT_F32};
     t_assert_ok(&ctx, rt_run(&ctx, comm, &w.p, &l, &plan, rt_arithmetic_find("exact"), &io, NULL));
     rt_plan_reset(&plan);
     rt_layout_reset(&l);

@@ -33,23 +33,29 @@ bool rt_join_parse(const char *name, rt_join_form *out);
 typedef struct {
     rt_acc_kind accumulate;
     int32_t tc_step, tc_fraction, tc_bits; /**< L, F, bits of RT_ACC_TC */
-    char accumulate_name[32];   /**< as declared: f32 f64 tc-volta tc-ampere tc-ada-fp8 tc-hopper
+    char accumulate_name[32];              /**< as declared: f32 f64 tc-volta tc-ampere tc-ada-fp8 tc-hopper
                                      tc-hopper-fp8 tc-blackwell tc-blackwell-fp8 */
-    double exp_rel;             /**< relative accuracy of the kernel's exponential; not random */
-    int64_t block_keys;         /**< keys per block of the online softmax inside one kernel call */
-    rt_dtype probabilities;     /**< P and dS are rounded to this before the products */
-    rt_dtype partial;           /**< block outputs are rounded to this before the join */
-    rt_dtype state;             /**< the joined output is kept in this */
+    double exp_rel;                        /**< relative accuracy of the kernel's exponential; not random */
+    int64_t block_keys;     /**< keys per block of the online softmax inside one kernel call */
+    rt_dtype probabilities; /**< P and dS are rounded to this before the products */
+    rt_dtype partial;       /**< block outputs are rounded to this before the join */
+    rt_dtype state;         /**< the joined output is kept in this */
     rt_join_form join;
-    rt_dtype grad_partial;      /**< per-step dq, dk, dv are rounded to this */
-    rt_dtype grad_state;        /**< dq, dk, dv are added over the steps in this */
+    rt_dtype grad_partial; /**< per-step dq, dk, dv are rounded to this */
+    rt_dtype grad_state;   /**< dq, dk, dv are added over the steps in this */
     uint32_t assumed;
 } rt_declared;
 
 enum {
-    RT_DECL_ACCUMULATE = 1 << 0, RT_DECL_EXP = 1 << 1, RT_DECL_BLOCK = 1 << 2,
-    RT_DECL_PROBABILITIES = 1 << 3, RT_DECL_PARTIAL = 1 << 4, RT_DECL_STATE = 1 << 5,
-    RT_DECL_JOIN = 1 << 6, RT_DECL_GRAD_PARTIAL = 1 << 7, RT_DECL_GRAD_STATE = 1 << 8,
+    RT_DECL_ACCUMULATE = 1 << 0,
+    RT_DECL_EXP = 1 << 1,
+    RT_DECL_BLOCK = 1 << 2,
+    RT_DECL_PROBABILITIES = 1 << 3,
+    RT_DECL_PARTIAL = 1 << 4,
+    RT_DECL_STATE = 1 << 5,
+    RT_DECL_JOIN = 1 << 6,
+    RT_DECL_GRAD_PARTIAL = 1 << 7,
+    RT_DECL_GRAD_STATE = 1 << 8,
     RT_DECL_ALL = (1 << 9) - 1
 };
 
@@ -66,12 +72,15 @@ const char *rt_declared_accumulate_names(void);
 
 /** How the elements of a result of the arithmetic `exact` were decided.  Sums of any order; one per tensor. */
 typedef struct {
-    int64_t fast;      /**< by the error bound of the double-double pass */
-    int64_t exact_case; /**< as a rational number (one key, equal classes), or as the rule says (empty rows, NaN inputs) */
-    int64_t mpfr;      /**< by MPFR at rising precision */
-    int64_t undecided; /**< not decided (gradients at the cap; in the judge, gradients that the fast pass leaves open): the nearest value of
-                            the last approximation stands there */
-    double radius;     /**< largest error bound that decided a fast one, relative to the largest result of its row */
+    int64_t fast; /**< by the error bound of the double-double pass */
+    /** as a rational number (one key, equal classes), or as the rule says (empty rows, NaN inputs) */
+    int64_t exact_case;
+    int64_t mpfr; /**< by MPFR at rising precision */
+    /** not decided (gradients at the cap; in the judge, gradients that the fast pass leaves open): the
+     *  nearest value of the last approximation stands there */
+    int64_t undecided;
+    /** largest error bound that decided a fast one, relative to the largest result of its row */
+    double radius;
     int64_t precision; /**< largest number of bits that MPFR needed */
 } rt_certificate;
 /** Add one certificate to another: counts add up, extremes are kept. */

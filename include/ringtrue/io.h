@@ -27,10 +27,10 @@ typedef struct {
     char *path;
     int64_t count;
     rt_file_tensor *tensors;
-    char *metadata;       /**< value of the safetensors metadata key "ringtrue", or NULL */
-    void *map;            /**< the mapping, */
-    size_t map_size;      /**< its bytes, */
-    void *owned;          /**< or, for npy of the other endianness, a converted copy */
+    char *metadata;  /**< value of the safetensors metadata key "ringtrue", or NULL */
+    void *map;       /**< the mapping, */
+    size_t map_size; /**< its bytes, */
+    void *owned;     /**< or, for npy of the other endianness, a converted copy */
 } rt_file;
 
 /** Open a .safetensors or .npy file (by its content: the npy magic).  safetensors: dtypes BF16 F16 F32 F64
@@ -91,23 +91,23 @@ typedef struct {
     rt_order order;
     char *names[RT_TENSOR_COUNT]; /**< tensor names in the files; owned */
     rt_lse_shape lse_shape;
-    bool lse_base2;               /**< stored LSE is log2 of the sum */
-    int32_t ranks;                /**< P */
+    bool lse_base2; /**< stored LSE is log2 of the sum */
+    int32_t ranks;  /**< P */
     rt_layout_kind layout;
     rt_remainder remainder;
-    char *positions;              /**< RT_LAYOUT_POSITIONS: tensor with the positions of each rank's slots (1-D
+    char *positions;    /**< RT_LAYOUT_POSITIONS: tensor with the positions of each rank's slots (1-D
                                        integer); owned.  The same list serves both sides, unless
                                        positions_k names another */
-    char *positions_k;            /**< or NULL */
-    char algorithm[32];           /**< a planner's name */
+    char *positions_k;  /**< or NULL */
+    char algorithm[32]; /**< a planner's name */
     rt_declared declared;
 } rt_spec;
 
 /** Parse a spec's JSON text; `where` names it in errors ("spec.json").  Unknown keys, wrong types and values
  *  out of range are RT_ERR_FORMAT, naming key, value and what is allowed.  `input` is the dtype of q, from
  *  which undeclared arithmetic is assumed. */
-rt_status rt_spec_parse(rt_context *ctx, const char *text, size_t length, const char *where,
-                        rt_dtype input, rt_spec *out) RT_NODISCARD;
+rt_status rt_spec_parse(rt_context *ctx, const char *text, size_t length, const char *where, rt_dtype input,
+                        rt_spec *out) RT_NODISCARD;
 /** The JSON text of a spec (parses back to the same); owned by the caller, rt_free. */
 rt_status rt_spec_write(rt_context *ctx, const rt_spec *s, char **text) RT_NODISCARD;
 rt_status rt_spec_copy(rt_context *ctx, const rt_spec *from, rt_spec *to) RT_NODISCARD;
@@ -126,10 +126,10 @@ rt_status rt_spec_init(rt_context *ctx, const rt_problem *p, rt_dtype input, rt_
 typedef struct {
     char *path;
     rt_spec spec;
-    rt_layout layout;      /**< of the spec, built and checked against the files */
-    bool per_rank;         /**< one file per rank; else global */
+    rt_layout layout; /**< of the spec, built and checked against the files */
+    bool per_rank;    /**< one file per rank; else global */
     int64_t n_files;
-    rt_file *files;        /**< those of this process: all of them */
+    rt_file *files; /**< those of this process: all of them */
     rt_dtype dtype[RT_TENSOR_COUNT];
     bool present[RT_TENSOR_COUNT];
     /** Views by [tensor * P + rank] (per_rank) or [tensor * P] (global), each with shape and strides permuted

@@ -23,9 +23,9 @@ typedef enum {
     RT_CLASS_EXPLAINED,   /**< err <= B_lambda */
     RT_CLASS_SUSPECT,     /**< err <= B */
     RT_CLASS_WRONG,       /**< err > B: the declared arithmetic cannot have produced it */
-    RT_CLASS_SPECIAL,     /**< NaN or infinity where there is none, or none where there is one, or an empty row that
+    RT_CLASS_SPECIAL, /**< NaN or infinity where there is none, or none where there is one, or an empty row that
                                holds something */
-    RT_CLASS_UNDEFINED,   /**< depends on a NaN or infinity of the inputs: not judged */
+    RT_CLASS_UNDEFINED, /**< depends on a NaN or infinity of the inputs: not judged */
     RT_CLASS_COUNT
 } rt_class;
 
@@ -46,18 +46,20 @@ typedef struct {
     rt_dtype dtype;
     int64_t elements;
     int64_t count[RT_CLASS_COUNT];
-    double max_ratio;        /**< largest err / B */
-    double max_ratio_lambda; /**< largest err / B_lambda */
+    double max_ratio;                  /**< largest err / B */
+    double max_ratio_lambda;           /**< largest err / B_lambda */
     int64_t ratio_bins[RT_RATIO_BINS]; /**< err / B_lambda in 16 bins an octave, [2^-24, 2^8) */
-    int64_t ulp_bins[RT_ULP_BINS];     /**< |error| in ulps of the format: 0 (rounded), <=1, <=2, <=4, <=16, <=256, more, not finite */
-    int64_t bias_sum;        /**< signed error in 2^-20 ulps, each limited to +-1024 ulps */
-    int64_t bias_squares;    /**< squares of the same in 2^-10 ulp^2; for the z-score */
+    /** |error| in ulps of the format: 0 (rounded), <=1, <=2, <=4, <=16, <=256, more, not finite */
+    int64_t ulp_bins[RT_ULP_BINS];
+    int64_t bias_sum;     /**< signed error in 2^-20 ulps, each limited to +-1024 ulps */
+    int64_t bias_squares; /**< squares of the same in 2^-10 ulp^2; for the z-score */
     int64_t empty_minus_inf, empty_plus_inf, empty_zero; /**< lse: what empty rows hold */
     bool has_first, has_worst;
     rt_element first; /**< the first WRONG or SPECIAL (else SUSPECT) in order (b, pos, head, dim) */
     rt_element worst; /**< the largest err / B */
-    double part[6];   /**< of the bound of the worst ratio: not random, lambda * random, final rounding; of B: the same */
-    rt_element peak;  /**< the element of the largest err / B_lambda, whose parts those are */
+    /** of the bound of the worst ratio: not random, lambda * random, final rounding; of B: the same */
+    double part[6];
+    rt_element peak; /**< the element of the largest err / B_lambda, whose parts those are */
 } rt_tally;
 
 /** The ratio below which 99.99 % of the finite elements lie (upper edge of its bin); 0 if none. */
@@ -75,7 +77,8 @@ typedef struct {
     bool present[RT_TENSOR_COUNT]; /**< q, k, v must be; dq dk dv are judged only if dout is */
     rt_dtype dtype[RT_TENSOR_COUNT];
     bool lse_base2;
-    void (*release)(void *arg); /**< NULL, or: what was read so far may leave memory; called between blocks */
+    void (*release)(
+        void *arg); /**< NULL, or: what was read so far may leave memory; called between blocks */
 } rt_judge_input;
 
 typedef enum {
@@ -90,16 +93,18 @@ typedef enum {
 } rt_sampling;
 
 typedef struct {
-    rt_truth truth;        /**< the wish; a pair with a NaN or an infinity in k or v, and what the budget forbids, gets F64 */
-    double budget_seconds; /**< > 0: rows and keys are sampled where all of them would take longer; 0: all are judged */
+    /** the wish; a pair with a NaN or an infinity in k or v, and what the budget forbids, gets F64 */
+    rt_truth truth;
+    /** > 0: rows and keys are sampled where all of them would take longer; 0: all are judged */
+    double budget_seconds;
     rt_sampling sampling;
-    int64_t samples;       /**< how many (query, head) rows and (key, head) rows to sample; 0: 1024 of each */
-    uint64_t seed;         /**< of the samples: spread over ranks, halves, documents and heads */
-    double delta; /**< chance that a right result exceeds B_lambda somewhere in a tensor; 0: 1e-6 */
+    int64_t samples; /**< how many (query, head) rows and (key, head) rows to sample; 0: 1024 of each */
+    uint64_t seed;   /**< of the samples: spread over ranks, halves, documents and heads */
+    double delta;    /**< chance that a right result exceeds B_lambda somewhere in a tensor; 0: 1e-6 */
     /** NULL, or called for each row judged (one thread at a time): truth, B, B_lambda of its n elements, in the unit
      *  of the stored tensor. */
-    void (*observe)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, int64_t n, const double *truth,
-                    const double *bound, const double *bound_lambda);
+    void (*observe)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, int64_t n,
+                    const double *truth, const double *bound, const double *bound_lambda);
     void *observe_arg;
 } rt_judge_options;
 
@@ -107,26 +112,28 @@ typedef struct {
     rt_tally tensor[RT_TENSOR_COUNT];
     double lambda[RT_TENSOR_COUNT];
     double delta;
-    bool pass;      /**< at least one tensor was judged and every judged one passes */
+    bool pass; /**< at least one tensor was judged and every judged one passes */
     rt_truth truth[RT_TENSOR_COUNT];
     int64_t judged[RT_TENSOR_COUNT], total[RT_TENSOR_COUNT]; /**< (token, head) rows */
-    bool given_lse;   /**< dk, dv: judged given the dump's lse and out, whose bounds are carried along */
-    double estimate;  /**< seconds that judging everything would have taken, 0 if it was not asked */
+    bool given_lse;  /**< dk, dv: judged given the dump's lse and out, whose bounds are carried along */
+    double estimate; /**< seconds that judging everything would have taken, 0 if it was not asked */
     rt_certificate certificate[RT_TENSOR_COUNT];
-    int64_t products[2]; /**< BLAS products that exact took and checked; of which wrong, and computed again */
+    /** BLAS products that exact took and checked; of which wrong, and computed again */
+    int64_t products[2];
     double seconds;
 } rt_verdict;
 
 /** Judge.  Memory O(S (D + Dv)) per key head.  With a budget: everything if an estimate (from a small part of this problem) says that it
  *  fits; else all rows of lse, out and dq if these fit, and a sample of keys; else samples of both, and dk, dv given the dump's own lse and out.  Collective over comm: the
  *  (batch, key head) pairs are dealt to the processes, and every process gets the whole verdict. */
-rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l, const rt_plan *plan,
-                   const rt_declared *declared, const rt_judge_input *in, const rt_judge_options *o, rt_verdict *out) RT_NODISCARD;
+rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
+                   const rt_plan *plan, const rt_declared *declared, const rt_judge_input *in,
+                   const rt_judge_options *o, rt_verdict *out) RT_NODISCARD;
 
 /** Where an element lives and what brought its counterpart: one line of text, e.g. "document 1, owner rank 2, slot 17 of
  *  64 (second half), keys of shard 2 at step 0, of shard 1 at step 1".  Local. */
-void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *plan, rt_tensor_id t, const rt_element *e,
-                      char *text, size_t size);
+void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *plan, rt_tensor_id t,
+                      const rt_element *e, char *text, size_t size);
 
 #ifdef __cplusplus
 }

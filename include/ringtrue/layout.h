@@ -22,7 +22,7 @@ typedef enum {
     RT_REMAINDER_SPREAD = 0, /**< the first S mod n runs hold one token more */
     RT_REMAINDER_CEIL,       /**< runs of ceil(S/n); the last ones shorter or empty */
     RT_REMAINDER_LAST,       /**< runs of floor(S/n); the last one holds the rest */
-    RT_REMAINDER_REFUSE      /**< an error, as in the frameworks that define the layout for multiples only */
+    RT_REMAINDER_REFUSE /**< an error, as in the frameworks that define the layout for multiples only */
 } rt_remainder;
 
 const char *rt_layout_name(rt_layout_kind k); /**< contiguous zigzag striped positions */
@@ -55,9 +55,9 @@ rt_status rt_layout_create(rt_context *ctx, const rt_problem *p, rt_layout_kind 
                            int32_t ranks, rt_layout *out) RT_NODISCARD;
 /** Build from position lists: n_q[r], n_kv[r] slots of rank r, lists rank after rank (copied).
  *  RT_ERR_FORMAT when a position is missing, repeated or out of range, naming it and the rank. */
-rt_status rt_layout_from_positions(rt_context *ctx, const rt_problem *p, int32_t ranks,
-                                   const int64_t *n_q, const int64_t *q_pos, const int64_t *n_kv,
-                                   const int64_t *kv_pos, rt_layout *out) RT_NODISCARD;
+rt_status rt_layout_from_positions(rt_context *ctx, const rt_problem *p, int32_t ranks, const int64_t *n_q,
+                                   const int64_t *q_pos, const int64_t *n_kv, const int64_t *kv_pos,
+                                   rt_layout *out) RT_NODISCARD;
 /** Release. */
 void rt_layout_reset(rt_layout *l);
 

@@ -45,9 +45,9 @@ const char *rt_how_name(rt_how h);         /**< put add join */
 /** The unit that moves and computes: a slot range and a head range of one rank's shard. */
 typedef struct {
     rt_side side;
-    int32_t shard;         /**< the rank that owns these slots */
-    int64_t slot0, slot1;  /**< [slot0, slot1) of the shard */
-    int64_t head0, head1;  /**< query heads for RT_SIDE_Q, key heads for RT_SIDE_KV */
+    int32_t shard;        /**< the rank that owns these slots */
+    int64_t slot0, slot1; /**< [slot0, slot1) of the shard */
+    int64_t head0, head1; /**< query heads for RT_SIDE_Q, key heads for RT_SIDE_KV */
 } rt_piece;
 
 /** Rank `rank` computes the attention of a q piece against a kv piece (heads of q belong to kv's).
@@ -81,8 +81,8 @@ typedef struct {
 } rt_pass;
 
 typedef struct {
-    char name[32];     /**< of the planner */
-    int32_t ranks;     /**< P */
+    char name[32]; /**< of the planner */
+    int32_t ranks; /**< P */
     rt_pass forward, backward;
 } rt_plan;
 
@@ -116,23 +116,23 @@ rt_status rt_plan_verify(rt_context *ctx, const rt_plan *plan, const rt_problem 
 
 /** Sizes of one element on the wire, bytes. */
 typedef struct {
-    double kv;       /**< an element of K or V (also Q, dO) */
-    double dkv;      /**< an element of a travelling gradient */
-    double state;    /**< an element of a travelling partial output; its statistics count 4 bytes a row */
+    double kv;    /**< an element of K or V (also Q, dO) */
+    double dkv;   /**< an element of a travelling gradient */
+    double state; /**< an element of a travelling partial output; its statistics count 4 bytes a row */
 } rt_wire_sizes;
 
 /** Counters of one pass, all arrays P long (rt_alloc, released by rt_counters_reset). */
 typedef struct {
     int32_t ranks;
     int64_t steps;
-    int64_t *pairs;             /**< visible pairs computed by rank, summed over heads of q and batch */
-    double *flops;              /**< 2 (D + Dv) per pair forward, 2 (3 D + 2 Dv) backward */
+    int64_t *pairs;                 /**< visible pairs computed by rank, summed over heads of q and batch */
+    double *flops;                  /**< 2 (D + Dv) per pair forward, 2 (3 D + 2 Dv) backward */
     double *sent[RT_PAYLOAD_COUNT]; /**< bytes sent by rank, per payload (a move to oneself sends none) */
-    int64_t *messages;          /**< moves sent by rank */
-    int64_t *buffers;           /**< largest number of travelling buffers (KV, Q, DO, DQ, DKV, STATE) held */
-    int64_t critical_pairs;     /**< sum over steps of the largest rank's pairs, all heads and batches */
-    int64_t max_partials;       /**< largest number of partials joined into one row (tiles per query) */
-    double max_over_mean;       /**< work balance: max pairs / mean pairs (1 when there is no work) */
+    int64_t *messages;              /**< moves sent by rank */
+    int64_t *buffers;       /**< largest number of travelling buffers (KV, Q, DO, DQ, DKV, STATE) held */
+    int64_t critical_pairs; /**< sum over steps of the largest rank's pairs, all heads and batches */
+    int64_t max_partials;   /**< largest number of partials joined into one row (tiles per query) */
+    double max_over_mean;   /**< work balance: max pairs / mean pairs (1 when there is no work) */
 } rt_counters;
 
 rt_status rt_plan_count(rt_context *ctx, const rt_pass *pass, const rt_problem *p, const rt_layout *l,
@@ -145,10 +145,10 @@ typedef struct {
 } rt_plan_print_options;
 
 /** Print the plan as text: `#` lines, then one row per tile and move.  And as a JSON object. */
-rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p, const rt_layout *l,
-                        const rt_plan_print_options *o) RT_NODISCARD;
-rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p, const rt_layout *l,
-                             const rt_plan_print_options *o) RT_NODISCARD;
+rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p,
+                        const rt_layout *l, const rt_plan_print_options *o) RT_NODISCARD;
+rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p,
+                             const rt_layout *l, const rt_plan_print_options *o) RT_NODISCARD;
 
 #ifdef __cplusplus
 }

@@ -31,15 +31,15 @@ typedef enum {
 } rt_scale_kind;
 
 typedef struct {
-    int64_t batch;                /**< B >= 1 */
-    int64_t seqlen_q, seqlen_k;   /**< Sq, Sk >= 1, tokens */
-    int64_t heads_q, heads_kv;    /**< Hq a multiple of Hkv */
-    int64_t dim, dim_v;           /**< D, Dv >= 1 */
+    int64_t batch;              /**< B >= 1 */
+    int64_t seqlen_q, seqlen_k; /**< Sq, Sk >= 1, tokens */
+    int64_t heads_q, heads_kv;  /**< Hq a multiple of Hkv */
+    int64_t dim, dim_v;         /**< D, Dv >= 1 */
     rt_scale_kind scale_kind;
-    double scale;                 /**< the value (nearest double for RSQRT_DIM); finite */
+    double scale; /**< the value (nearest double for RSQRT_DIM); finite */
     rt_mask_kind mask;
-    int64_t documents;            /**< 0: one document without boundaries */
-    int64_t *cu_q, *cu_k;         /**< documents + 1 boundaries, ascending, 0 .. Sq and 0 .. Sk; owned
+    int64_t documents;    /**< 0: one document without boundaries */
+    int64_t *cu_q, *cu_k; /**< documents + 1 boundaries, ascending, 0 .. Sq and 0 .. Sk; owned
                                        (rt_alloc); NULL when documents == 0.  Empty documents allowed */
 } rt_problem;
 

@@ -46,24 +46,28 @@ typedef struct {
                   const double *row);
     void *arg;
     bool backward; /**< there is a dout, and dq dk dv are wanted */
-    rt_dtype result, lse_result; /**< formats that out, dq, dk, dv and lse are meant for: `exact` rounds to them, once;
-                                      f64 gives binary64 whatever they are */
+    /** formats that out, dq, dk, dv and lse are meant for: `exact` rounds to them, once; f64 gives binary64
+     *  whatever they are */
+    rt_dtype result, lse_result;
 } rt_run_io;
 
 typedef struct {
-    double seconds;         /**< wall time of the passes */
-    double wait_seconds;    /**< of which spent waiting for messages with nothing to compute */
-    uint64_t bytes_sent;    /**< by this process to others */
+    double seconds;      /**< wall time of the passes */
+    double wait_seconds; /**< of which spent waiting for messages with nothing to compute */
+    uint64_t bytes_sent; /**< by this process to others */
     uint64_t messages;
-    rt_certificate certificate[RT_TENSOR_COUNT]; /**< of this process's elements; zero unless the arithmetic is exact */
-    int64_t products[2];    /**< products that exact took from the BLAS, and how many a checksum found wrong (computed again) */
+    /** of this process's elements; zero unless the arithmetic is exact */
+    rt_certificate certificate[RT_TENSOR_COUNT];
+    /** products that exact took from the BLAS, and how many a checksum found wrong (computed again) */
+    int64_t products[2];
 } rt_run_stats;
 
 /** Run the plan (which is verified first): forward, and backward if io says so.  Collective over comm; P plan ranks over
  *  N <= P processes, the same bits for every N and any number of threads.  Every process must give the same
  *  problem, layout, plan and arithmetic: checked at start (RT_ERR_MPI names what differs). */
-rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l, const rt_plan *plan,
-                 const rt_arithmetic_ops *arith, const rt_run_io *io, rt_run_stats *stats) RT_NODISCARD;
+rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
+                 const rt_plan *plan, const rt_arithmetic_ops *arith, const rt_run_io *io,
+                 rt_run_stats *stats) RT_NODISCARD;
 
 #ifdef __cplusplus
 }

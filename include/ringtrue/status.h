@@ -36,8 +36,8 @@ typedef void (*rt_progress_fn)(void *arg, const char *what, int64_t done, int64_
 /** Carries the text of the first error, and the progress callback.  One per thread of control.
  *  Plain data: `rt_context ctx = {0};` is a valid, silent context. */
 typedef struct {
-    char message[640];        /**< one line: what, value, what is allowed, hint; empty when RT_OK */
-    rt_progress_fn progress;  /**< NULL: silent */
+    char message[640];       /**< one line: what, value, what is allowed, hint; empty when RT_OK */
+    rt_progress_fn progress; /**< NULL: silent */
     void *progress_arg;
 } rt_context;
 
@@ -62,11 +62,11 @@ void rt_free(void *p);
 int64_t rt_alloc_live(void);
 
 /** Pass a failure up. */
-#define RT_TRY(call)                                                                     \
-    do {                                                                                 \
-        rt_status rt_try_status_ = (call);                                               \
-        if (rt_try_status_ != RT_OK)                                                     \
-            return rt_try_status_;                                                       \
+#define RT_TRY(call)                                                                                       \
+    do {                                                                                                   \
+        rt_status rt_try_status_ = (call);                                                                 \
+        if (rt_try_status_ != RT_OK)                                                                       \
+            return rt_try_status_;                                                                         \
     } while (0)
 
 #ifdef __cplusplus

@@ -47,8 +47,8 @@ typedef struct {
 
 /** Add a row of n elements: tensor, batch b, original position pos, head h, dims 0..n-1.  NaNs count
  *  as one canonical NaN; -0 and +0 differ. */
-void rt_fingerprint_row(rt_fingerprint *f, rt_tensor_id id, int64_t b, int64_t pos, int64_t h,
-                        rt_dtype t, const void *row, int64_t n);
+void rt_fingerprint_row(rt_fingerprint *f, rt_tensor_id id, int64_t b, int64_t pos, int64_t h, rt_dtype t,
+                        const void *row, int64_t n);
 void rt_fingerprint_add(rt_fingerprint *f, const rt_fingerprint *other);
 
 #ifdef __cplusplus

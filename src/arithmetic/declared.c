@@ -27,10 +27,14 @@ static const struct {
     rt_acc_kind kind;
     int32_t step, fraction, bits;
 } accumulators[] = {
-    {"f32", RT_ACC_F32, 0, 0, 0},          {"f64", RT_ACC_F64, 0, 0, 0},
-    {"tc-volta", RT_ACC_TC, 4, 23, 23},    {"tc-ampere", RT_ACC_TC, 8, 24, 23},
-    {"tc-ada-fp8", RT_ACC_TC, 16, 13, 13}, {"tc-hopper", RT_ACC_TC, 16, 25, 23},
-    {"tc-hopper-fp8", RT_ACC_TC, 32, 13, 13}, {"tc-blackwell", RT_ACC_TC, 16, 25, 23},
+    {"f32", RT_ACC_F32, 0, 0, 0},
+    {"f64", RT_ACC_F64, 0, 0, 0},
+    {"tc-volta", RT_ACC_TC, 4, 23, 23},
+    {"tc-ampere", RT_ACC_TC, 8, 24, 23},
+    {"tc-ada-fp8", RT_ACC_TC, 16, 13, 13},
+    {"tc-hopper", RT_ACC_TC, 16, 25, 23},
+    {"tc-hopper-fp8", RT_ACC_TC, 32, 13, 13},
+    {"tc-blackwell", RT_ACC_TC, 16, 25, 23},
     {"tc-blackwell-fp8", RT_ACC_TC, 32, 25, 23},
 };
 

@@ -28,7 +28,8 @@ rt_dd rt_exact_scale(const rt_problem *p, double *error)
     return x;
 }
 
-bool rt_exact_clean(const double *x, int64_t n, int64_t width, int64_t stride, bool *bad, bool *far, double *out)
+bool rt_exact_clean(const double *x, int64_t n, int64_t width, int64_t stride, bool *bad, bool *far,
+                    double *out)
 {
     bool any = rt_rows_not_finite(x, n, width, stride, bad);
     rt_rows_clean(x, n, width, stride, bad, out);
@@ -44,7 +45,8 @@ bool rt_exact_clean(const double *x, int64_t n, int64_t width, int64_t stride, b
     return any;
 }
 
-rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_problem *p, int64_t n, bool backward)
+rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_problem *p, int64_t n,
+                                bool backward)
 {
     memset(x, 0, sizeof *x);
     rt_status st = rt_slices_reserve(ctx, &x->k, n, p->dim);
@@ -79,7 +81,8 @@ void rt_exact_keys_reset(rt_exact_keys *x)
     memset(x, 0, sizeof *x);
 }
 
-void rt_exact_keys_cut(rt_exact_keys *x, const rt_problem *p, const double *k, const double *v, int64_t n, bool backward)
+void rt_exact_keys_cut(rt_exact_keys *x, const rt_problem *p, const double *k, const double *v, int64_t n,
+                       bool backward)
 {
     const int64_t D = p->dim, Dv = p->dim_v;
     double *ck = x->clean, *cv = ck + n * D;
@@ -116,8 +119,9 @@ static int64_t first_tail(const rt_slices *s, int64_t row)
     return low;
 }
 
-double rt_exact_products(rt_checked_gemm *g, const rt_exact_kernels *f, const rt_slices *a, int64_t na, const rt_slices *b, int64_t b0,
-                         int64_t nb, const double *b_values, const double *a_values, rt_exact_scores *x)
+double rt_exact_products(rt_checked_gemm *g, const rt_exact_kernels *f, const rt_slices *a, int64_t na,
+                         const rt_slices *b, int64_t b0, int64_t nb, const double *b_values,
+                         const double *a_values, rt_exact_scores *x)
 {
     const int64_t D = a->width, K = RT_BLOCK_K;
     const double down = ldexp(1.0, -a->bits), unit = ldexp(1.0, a->bits);
@@ -168,11 +172,13 @@ double rt_exact_products(rt_checked_gemm *g, const rt_exact_kernels *f, const rt
         for (int64_t t = 0; t < a->tails; t++)
             for (int64_t s = t0; s < b->tails && b->tail[s].row < b0 + nb; s++)
                 if (a->tail[t].column == b->tail[s].column)
-                    x->extra[(int64_t)a->tail[t].row * K + (b->tail[s].row - b0)] -= a->tail[t].value * b->tail[s].value;
+                    x->extra[(int64_t)a->tail[t].row * K + (b->tail[s].row - b0)] -=
+                        a->tail[t].value * b->tail[s].value;
     }
     for (int64_t i = 0; i < na; i++)
-        (void)f->scores(nb, x->s[0] + i * K, used > 1 ? x->s[1] + i * K : NULL, used > 2 ? x->s[2] + i * K : NULL, down, b->scale + b0,
-                        a->scale[i] , tails ? x->extra + i * K : NULL, NULL, x->hi + i * K, x->lo + i * K);
+        (void)f->scores(nb, x->s[0] + i * K, used > 1 ? x->s[1] + i * K : NULL,
+                        used > 2 ? x->s[2] + i * K : NULL, down, b->scale + b0, a->scale[i],
+                        tails ? x->extra + i * K : NULL, NULL, x->hi + i * K, x->lo + i * K);
     /* Error, in units of a_top b_top: sums of low orders rounded a few times (each below D 2^-b), tails below 2^-b, at most 2 D roundings of
      * 2^-53 D 2^-b; orders that are left out; remainders in no slice. */
     const double n = (double)D;
@@ -185,14 +191,16 @@ double rt_exact_products(rt_checked_gemm *g, const rt_exact_kernels *f, const rt
     return error * a_top * b_top;
 }
 
-double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int64_t k, const double *a1, const double *a2, int64_t lda,
-                      const rt_slices *b, int64_t b0, const double *b_scaled, bool rounded, double *big, double *small, double *more)
+double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int64_t k, const double *a1,
+                      const double *a2, int64_t lda, const rt_slices *b, int64_t b0, const double *b_scaled,
+                      bool rounded, double *big, double *small, double *more)
 {
     const double unit = ldexp(1.0, b->bits), inner = (double)k, top = (double)(1 << RT_P_BITS);
     double error = 0, down = 1;
     rt_gemm_exact(g, trans, false, m, n, k, a1, lda, b->slice[0] + b0 * n, n, big, n);
     if (rounded) /* a2's own rounding, and the product's */
-        error = 0x1p-53 * inner * unit + rt_gemm_rounded(g, trans, false, m, n, k, a2, lda, b_scaled + b0 * n, n, small, n, 0.51, unit);
+        error = 0x1p-53 * inner * unit + rt_gemm_rounded(g, trans, false, m, n, k, a2, lda,
+                                                         b_scaled + b0 * n, n, small, n, 0.51, unit);
     else
         memset(small, 0, (size_t)(m * n) * sizeof(double));
     for (int s = 1; s < b->count; s++) {

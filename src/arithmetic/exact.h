@@ -34,23 +34,26 @@ rt_dd rt_exact_scale(const rt_problem *p, double *error);
 #define RT_EXACT_TOP 0x1p40
 
 /* A dense copy of rows in which what is not finite or out of range is 0; flags by row; whether any is set. */
-bool rt_exact_clean(const double *x, int64_t n, int64_t width, int64_t stride, bool *bad, bool *far, double *out);
+bool rt_exact_clean(const double *x, int64_t n, int64_t width, int64_t stride, bool *bad, bool *far,
+                    double *out);
 
 /* One (batch, key head)'s keys of a tile, cut. */
 typedef struct {
-    rt_slices k, v, kc;      /* K by key; V by column; K by column (backward: dQ = dS K) */
-    bool *k_bad, *v_bad;     /* what is not finite: cut as zero, answered for by its flag */
-    bool *k_far, *v_far;     /* finite, but beyond RT_EXACT_RANGE: the same */
-    bool any_bad;            /* any of these */
-    double *clean;           /* (n, D + Dv) K then V with what is not finite replaced by 0 */
-    double *v_scaled;        /* (n, Dv) V / column scale */
+    rt_slices k, v, kc;  /* K by key; V by column; K by column (backward: dQ = dS K) */
+    bool *k_bad, *v_bad; /* what is not finite: cut as zero, answered for by its flag */
+    bool *k_far, *v_far; /* finite, but beyond RT_EXACT_RANGE: the same */
+    bool any_bad;        /* any of these */
+    double *clean;       /* (n, D + Dv) K then V with what is not finite replaced by 0 */
+    double *v_scaled;    /* (n, Dv) V / column scale */
     int64_t n;
-    double *kc_scaled;       /* (n, D) K / column scale, backward */
+    double *kc_scaled; /* (n, D) K / column scale, backward */
 } rt_exact_keys;
 
-rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_problem *p, int64_t n, bool backward) RT_NODISCARD;
+rt_status rt_exact_keys_reserve(rt_context *ctx, rt_exact_keys *x, const rt_problem *p, int64_t n,
+                                bool backward) RT_NODISCARD;
 void rt_exact_keys_reset(rt_exact_keys *x);
-void rt_exact_keys_cut(rt_exact_keys *x, const rt_problem *p, const double *k, const double *v, int64_t n, bool backward);
+void rt_exact_keys_cut(rt_exact_keys *x, const rt_problem *p, const double *k, const double *v, int64_t n,
+                       bool backward);
 
 /* Exact-or-nearly scores of rows against keys key0 .. key0 + nk - 1, as (hi, lo) matrices with row stride RT_BLOCK_K; q cut by row.
  * top[i]: largest visible hi.  Returns a bound of the error of every score. */
@@ -60,31 +63,36 @@ typedef struct {
 } rt_exact_scores;
 
 /* C = A B^T of two cut matrices (rows of each), into x->hi, x->lo. */
-double rt_exact_products(rt_checked_gemm *g, const rt_exact_kernels *f, const rt_slices *a, int64_t na, const rt_slices *b, int64_t b0,
-                         int64_t nb, const double *b_values, const double *a_values, rt_exact_scores *x);
+double rt_exact_products(rt_checked_gemm *g, const rt_exact_kernels *f, const rt_slices *a, int64_t na,
+                         const rt_slices *b, int64_t b0, int64_t nb, const double *b_values,
+                         const double *a_values, rt_exact_scores *x);
 
 /* big + small = op(A) B in units: A = a1 + a2 (m, k; trans: stored (k, m)), a1 integers of RT_P_BITS, |a2| <= 0.51 rounded to 2^-53
  * (not used if !rounded: it is zero); B the rows b0 .. b0 + k - 1 of a matrix cut by column, b_scaled the same divided by the columns'
  * scales.  more: scratch (m, n).  Returns a bound of the error of an element of big + small. */
-double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int64_t k, const double *a1, const double *a2, int64_t lda,
-                      const rt_slices *b, int64_t b0, const double *b_scaled, bool rounded, double *big, double *small, double *more);
+double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int64_t k, const double *a1,
+                      const double *a2, int64_t lda, const rt_slices *b, int64_t b0, const double *b_scaled,
+                      bool rounded, double *big, double *small, double *more);
 
 /* What the backward of a tile reads and adds to, beyond the forward's. */
 typedef struct {
     const rt_part *q, *k, *v;
-    const rt_part *row;      /* DO: RT_EXACT_DO parts */
-    const rt_part *dq, *dkv; /* RT_EXACT_DQ, RT_EXACT_DKV parts; either may be NULL: not wanted (then for finite inputs only) */
+    const rt_part *row; /* DO: RT_EXACT_DO parts */
+    /* RT_EXACT_DQ, RT_EXACT_DKV parts; either may be NULL: not wanted (then for finite inputs only) */
+    const rt_part *dq, *dkv;
     bool fresh_q, fresh_kv;
 } rt_exact_grads;
 
-rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos,
-                                 int64_t head0, int64_t head1, const rt_exact_grads *x, rt_gemm_fn gemm, int64_t counts[2],
+rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos,
+                                 int64_t n_kv, const int64_t *k_pos, int64_t head0, int64_t head1,
+                                 const rt_exact_grads *x, rt_gemm_fn gemm, int64_t counts[2],
                                  void (*poke)(void *), void *poke_arg) RT_NODISCARD;
 
-rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos,
-                                int64_t head0, int64_t head1, const rt_part *q, const rt_part *k, const rt_part *v,
-                                const rt_part state[RT_EXACT_STATE], bool fresh, rt_gemm_fn gemm, int64_t counts[2],
-                                void (*poke)(void *), void *poke_arg) RT_NODISCARD;
+rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos,
+                                int64_t n_kv, const int64_t *k_pos, int64_t head0, int64_t head1,
+                                const rt_part *q, const rt_part *k, const rt_part *v,
+                                const rt_part state[RT_EXACT_STATE], bool fresh, rt_gemm_fn gemm,
+                                int64_t counts[2], void (*poke)(void *), void *poke_arg) RT_NODISCARD;
 
 /* What a weight below e^-600 (taken as 0) can amount to, times any finite v of 32 bits and any number of keys. */
 #define RT_EXACT_FLOOR 0x1p-600
@@ -104,26 +112,32 @@ typedef struct {
 
 /* O (the dims with todo[d]) and L (if todo_lse) of one row by MPFR: exact cases first, then rising precision.  What is still open at
  * the cap keeps todo set. */
-rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos, rt_dtype format, rt_dtype lse_format,
-                               bool *todo, bool *todo_lse, double *out, double *lse, rt_certificate *cert) RT_NODISCARD;
+rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
+                               rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse,
+                               double *out, double *lse, rt_certificate *cert) RT_NODISCARD;
 
 /* Elements (todo[d]) of one row of dq, or of dk or dv, by MPFR up to a cap of precision and of work; what is still open keeps todo. */
-rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
-                                    rt_dtype format, bool *todo, double *out, rt_certificate *cert) RT_NODISCARD;
+rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b,
+                                    int64_t head, int64_t pos, rt_dtype format, bool *todo, double *out,
+                                    rt_certificate *cert) RT_NODISCARD;
 
 /* The last step of a row: O and L rounded once to their formats, certain or not; with row (DO parts from 1 on filled, row[0] holds dO) what
  * the backward needs.  resolve NULL: nothing is computed again, an open element counts as undecided. */
 /* open: NULL, or what stays open: of out, of lse, the largest error bound of an undecided element; 0 where none is, infinity where there is no
  * value at all. */
-rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, int64_t b, int64_t h, int64_t pos,
-                              const double *const state[RT_EXACT_STATE], rt_dtype format, rt_dtype lse_format, double *out, double *lse,
-                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT], double open[2]) RT_NODISCARD;
+rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
+                              int64_t b, int64_t h, int64_t pos, const double *const state[RT_EXACT_STATE],
+                              rt_dtype format, rt_dtype lse_format, double *out, double *lse,
+                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT],
+                              double open[2]) RT_NODISCARD;
 /* The same for a row of dq, dk or dv: value, error. */
-rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, rt_tensor_id t, int64_t b, int64_t head,
-                                   int64_t pos, const double *hi, const double *lo, const double *error, rt_dtype format, double *out,
+rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
+                                   rt_tensor_id t, int64_t b, int64_t head, int64_t pos, const double *hi,
+                                   const double *lo, const double *error, rt_dtype format, double *out,
                                    rt_certificate *cert, double *open) RT_NODISCARD;
 
 /* present <- join(in, present) of rows of STATE. */
-void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_STATE], double *const present[RT_EXACT_STATE]);
+void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_STATE],
+                   double *const present[RT_EXACT_STATE]);
 
 #endif

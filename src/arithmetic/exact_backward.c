@@ -32,15 +32,22 @@ typedef struct {
     double *store;
 } scratch;
 
-static rt_status scratch_create(rt_context *ctx, const rt_problem *p, int64_t n_kv, rt_gemm_fn gemm, scratch *w)
+static rt_status scratch_create(rt_context *ctx, const rt_problem *p, int64_t n_kv, rt_gemm_fn gemm,
+                                scratch *w)
 {
     const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, QK = Q * K;
-    const int64_t sizes[] = {QK, QK, QK, QK, QK, QK, K, QK, QK, QK, QK, QK, QK, K, QK, QK, QK, QK, QK, QK, K * X, K * X, K * X, Q * D, Q * Dv,
-                             Q * D, Q * Dv, K, K, K, K, K, K, K + X, 7 * RT_CHECK_MAX};
-    double **const at[] = {&w->s.s[0], &w->s.s[1], &w->s.s[2], &w->s.hi, &w->s.lo, &w->s.extra, &w->s.vis, &w->dp.s[0], &w->dp.s[1], &w->dp.s[2],
-                     &w->dp.hi, &w->dp.lo, &w->dp.extra, &w->dp.vis, &w->p[0], &w->p[1], &w->ds[0], &w->ds[1], &w->a1, &w->a2, &w->big,
-                     &w->small, &w->more, &w->q_clean, &w->dout_clean, &w->qc_scaled, &w->doutc_scaled, &w->col_ds, &w->col_p, &w->top_ds,
-                     &w->top_p, &w->scale, &w->inverse, &w->unit, &w->gemm.sums};
+    const int64_t sizes[] = {QK,    QK,    QK,    QK,     QK,    QK,     K,
+                             QK,    QK,    QK,    QK,     QK,    QK,     K,
+                             QK,    QK,    QK,    QK,     QK,    QK,     K * X,
+                             K * X, K * X, Q * D, Q * Dv, Q * D, Q * Dv, K,
+                             K,     K,     K,     K,      K,     K + X,  7 * RT_CHECK_MAX};
+    double **const at[] = {&w->s.s[0],    &w->s.s[1],       &w->s.s[2],   &w->s.hi,    &w->s.lo,
+                           &w->s.extra,   &w->s.vis,        &w->dp.s[0],  &w->dp.s[1], &w->dp.s[2],
+                           &w->dp.hi,     &w->dp.lo,        &w->dp.extra, &w->dp.vis,  &w->p[0],
+                           &w->p[1],      &w->ds[0],        &w->ds[1],    &w->a1,      &w->a2,
+                           &w->big,       &w->small,        &w->more,     &w->q_clean, &w->dout_clean,
+                           &w->qc_scaled, &w->doutc_scaled, &w->col_ds,   &w->col_p,   &w->top_ds,
+                           &w->top_p,     &w->scale,        &w->inverse,  &w->unit,    &w->gemm.sums};
     memset(w, 0, sizeof *w);
     w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
@@ -73,17 +80,20 @@ typedef struct {
 } job;
 
 /* result rows (m, n) at part[0], part[1] += (big + small) row_scale_i unit_d; part[2] += e_i top_d.  */
-static void add_rows(const job *j, scratch *w, const rt_part *part, int64_t b, int64_t h, int64_t row0, int64_t m, int64_t n,
-                     const double *row_scale, const rt_slices *columns, double units_error, const double *element_error)
+static void add_rows(const job *j, scratch *w, const rt_part *part, int64_t b, int64_t h, int64_t row0,
+                     int64_t m, int64_t n, const double *row_scale, const rt_slices *columns,
+                     double units_error, const double *element_error)
 {
     const double unit = ldexp(1.0, columns->bits);
     for (int64_t i = 0; i < m; i++) {
-        double *hi = rt_part_at(&part[0], b, h, row0 + i), *lo = rt_part_at(&part[1], b, h, row0 + i), *e = rt_part_at(&part[2], b, h, row0 + i);
+        double *hi = rt_part_at(&part[0], b, h, row0 + i), *lo = rt_part_at(&part[1], b, h, row0 + i),
+               *e = rt_part_at(&part[2], b, h, row0 + i);
         j->f->accumulate(n, w->big + i * n, w->small + i * n, columns->scale, row_scale[i], hi, lo);
         /* units_error is in units of scale_d row_scale_i; the elements of A are off by element_error_i in sum, times |x_d| < 2^G_d */
         const double share = units_error * row_scale[i] / unit + element_error[i] * (1 + 0x1p-20);
         for (int64_t d = 0; d < n; d++)
-            e[d] += share * (columns->scale[d] * unit) + 0x1p-100 * fabs(hi[d]) + RT_EXACT_FLOOR * columns->scale[d] * unit;
+            e[d] += share * (columns->scale[d] * unit) + 0x1p-100 * fabs(hi[d]) +
+                    RT_EXACT_FLOOR * columns->scale[d] * unit;
     }
 }
 
@@ -105,7 +115,8 @@ static void fill(const rt_part *part, int count, int64_t b, int64_t h, int64_t r
 
 /* As in f64: a row that is NaN makes NaN of every gradient it takes part in, and of no other.  One out of range makes their errors
  * infinite. */
-static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t g, int64_t row0, int64_t nq, int64_t key0, int64_t nk)
+static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t g, int64_t row0,
+                   int64_t nq, int64_t key0, int64_t nk)
 {
     for (int64_t i = 0; i < nq; i++) {
         const bool p_bad = isnan(*rt_part_at(&j->x->row[1], b, h, row0 + i));
@@ -130,7 +141,8 @@ static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t
 }
 
 /* Cut P or dS (hi, lo) into a1 + a2: by row (scale[i]) or by column (scale[j]); scales are top 2^-25. */
-static void cut_matrix(const job *j, scratch *w, double *const m[2], int64_t nq, int64_t nk, bool by_row, const double *top)
+static void cut_matrix(const job *j, scratch *w, double *const m[2], int64_t nq, int64_t nk, bool by_row,
+                       const double *top)
 {
     const int64_t n = by_row ? nq : nk;
     for (int64_t i = 0; i < n; i++)
@@ -146,14 +158,17 @@ static void cut_matrix(const job *j, scratch *w, double *const m[2], int64_t nq,
     }
 }
 
-static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int64_t kb, rt_block_class cls, scratch *w)
+static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int64_t kb, rt_block_class cls,
+                  scratch *w)
 {
     const rt_problem *p = j->p;
     const int64_t D = p->dim, Dv = p->dim_v, row0 = qb * Q, nq = rt_min64(Q, j->blocks->n_q - row0);
     const int64_t key0 = kb * K, nk = rt_min64(K, w->keys.n - key0);
     const double *ck = w->keys.clean, *cv = ck + w->keys.n * D;
-    const double err_s = rt_exact_products(&w->gemm, j->f, &w->q, nq, &w->keys.k, key0, nk, ck, w->q_clean, &w->s);
-    const double err_dp = rt_exact_products(&w->gemm, j->f, &w->dout, nq, &w->keys.v, key0, nk, cv, w->dout_clean, &w->dp);
+    const double err_s =
+        rt_exact_products(&w->gemm, j->f, &w->q, nq, &w->keys.k, key0, nk, ck, w->q_clean, &w->s);
+    const double err_dp =
+        rt_exact_products(&w->gemm, j->f, &w->dout, nq, &w->keys.v, key0, nk, cv, w->dout_clean, &w->dp);
     const double alpha[2] = {j->alpha.hi, j->alpha.lo}, a = fabs(j->alpha.hi);
     bool odd = w->keys.any_bad;
     for (int64_t k = 0; k < nk; k++)
@@ -161,10 +176,13 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
     double rho_top = 0, tau_top = 0;
     for (int64_t i = 0; i < nq; i++) {
         double *ph = w->p[0] + i * K, *pl = w->p[1] + i * K, *dh = w->ds[0] + i * K, *dl = w->ds[1] + i * K;
-        const double L[2] = {*rt_part_at(&j->x->row[1], b, h, row0 + i), *rt_part_at(&j->x->row[2], b, h, row0 + i)};
-        const double delta[2] = {*rt_part_at(&j->x->row[4], b, h, row0 + i), *rt_part_at(&j->x->row[5], b, h, row0 + i)};
+        const double L[2] = {*rt_part_at(&j->x->row[1], b, h, row0 + i),
+                             *rt_part_at(&j->x->row[2], b, h, row0 + i)};
+        const double delta[2] = {*rt_part_at(&j->x->row[4], b, h, row0 + i),
+                                 *rt_part_at(&j->x->row[5], b, h, row0 + i)};
         w->row[i][0] = w->row[i][1] = w->row[i][2] = w->rho[i] = w->tau[i] = 0;
-        odd = odd || w->q_bad[i] || w->dout_bad[i] || w->dout_far[i] || !(L[0] <= DBL_MAX) || isnan(delta[0]);
+        odd =
+            odd || w->q_bad[i] || w->dout_bad[i] || w->dout_far[i] || !(L[0] <= DBL_MAX) || isnan(delta[0]);
         if (!isfinite(L[0])) {
             memset(ph, 0, (size_t)nk * sizeof(double));
             memset(pl, 0, (size_t)nk * sizeof(double));
@@ -185,12 +203,15 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
             size = ph[k] > 0 && y > size ? y : size;
             dp_size = ph[k] > 0 && z > dp_size ? z : dp_size;
         }
-        w->rho[i] = a * err_s + j->alpha_error * size + 0x1p-100 * (size + fabs(L[0])) + RT_DD_EXP_ERROR + *rt_part_at(&j->x->row[3], b, h, row0 + i);
-        w->tau[i] = err_dp + *rt_part_at(&j->x->row[6], b, h, row0 + i) + 0x1p-100 * (dp_size + fabs(delta[0]));
+        w->rho[i] = a * err_s + j->alpha_error * size + 0x1p-100 * (size + fabs(L[0])) + RT_DD_EXP_ERROR +
+                    *rt_part_at(&j->x->row[3], b, h, row0 + i);
+        w->tau[i] =
+            err_dp + *rt_part_at(&j->x->row[6], b, h, row0 + i) + 0x1p-100 * (dp_size + fabs(delta[0]));
         const double zero[2] = {0, 0};
-        const bool alone = j->blocks->hi[row0 + i] - j->blocks->lo[row0 + i] == 1, none = alone || isnan(delta[0]);
-        j->f->gradient(nk, ph, pl, w->dp.hi + i * K, w->dp.lo + i * K, none ? zero : delta, dh, dl, w->col_ds, w->col_p, w->top_ds, w->top_p,
-                       w->row[i]);
+        const bool alone = j->blocks->hi[row0 + i] - j->blocks->lo[row0 + i] == 1,
+                   none = alone || isnan(delta[0]);
+        j->f->gradient(nk, ph, pl, w->dp.hi + i * K, w->dp.lo + i * K, none ? zero : delta, dh, dl,
+                       w->col_ds, w->col_p, w->top_ds, w->top_p, w->row[i]);
         if (none) { /* dS is exactly 0 (or NaN, which poison answers for) */
             memset(dh, 0, (size_t)nk * sizeof(double));
             memset(dl, 0, (size_t)nk * sizeof(double));
@@ -209,7 +230,8 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
         goto keys;
     /* dQ += dS K */
     cut_matrix(j, w, w->ds, nq, nk, true, row_top);
-    e = rt_exact_apply(&w->gemm, false, nq, D, nk, w->a1, w->a2, K, &w->keys.kc, key0, w->keys.kc_scaled, true, w->big, w->small, w->more);
+    e = rt_exact_apply(&w->gemm, false, nq, D, nk, w->a1, w->a2, K, &w->keys.kc, key0, w->keys.kc_scaled,
+                       true, w->big, w->small, w->more);
     add_rows(j, w, j->x->dq, b, h, row0, nq, D, w->scale, &w->keys.kc, e, row_error);
 keys:
     if (j->x->dkv == NULL)
@@ -219,13 +241,15 @@ keys:
     cut_matrix(j, w, w->ds, nq, nk, false, w->top_ds);
     for (int64_t k = 0; k < nk; k++)
         column_error[k] = rho_top * w->col_ds[k] + tau_top * w->col_p[k];
-    e = rt_exact_apply(&w->gemm, true, nk, D, nq, w->a1, w->a2, K, &w->qc, 0, w->qc_scaled, true, w->big, w->small, w->more);
+    e = rt_exact_apply(&w->gemm, true, nk, D, nq, w->a1, w->a2, K, &w->qc, 0, w->qc_scaled, true, w->big,
+                       w->small, w->more);
     add_rows(j, w, j->x->dkv, b, g, key0, nk, D, w->scale, &w->qc, e, column_error);
     /* dV += P^T dO */
     cut_matrix(j, w, w->p, nq, nk, false, w->top_p);
     for (int64_t k = 0; k < nk; k++)
         column_error[k] = rho_top * w->col_p[k];
-    e = rt_exact_apply(&w->gemm, true, nk, Dv, nq, w->a1, w->a2, K, &w->doutc, 0, w->doutc_scaled, true, w->big, w->small, w->more);
+    e = rt_exact_apply(&w->gemm, true, nk, Dv, nq, w->a1, w->a2, K, &w->doutc, 0, w->doutc_scaled, true,
+                       w->big, w->small, w->more);
     add_rows(j, w, j->x->dkv + 3, b, g, key0, nk, Dv, w->scale, &w->doutc, e, column_error);
     if (odd && j->x->dq != NULL && j->x->dkv != NULL)
         poison(j, w, b, h, g, row0, nq, key0, nk);
@@ -263,8 +287,9 @@ static void rows(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, scra
     }
 }
 
-rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos,
-                                 int64_t head0, int64_t head1, const rt_exact_grads *x, rt_gemm_fn gemm, int64_t counts[2],
+rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos,
+                                 int64_t n_kv, const int64_t *k_pos, int64_t head0, int64_t head1,
+                                 const rt_exact_grads *x, rt_gemm_fn gemm, int64_t counts[2],
                                  void (*poke)(void *), void *poke_arg)
 {
     rt_blocks blocks;
@@ -279,15 +304,18 @@ rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n
         st = scratch_create(ctx, p, n_kv, gemm, &work[i]);
     if (st != RT_OK)
         goto free_scratch;
-    const int64_t group = p->heads_q / p->heads_kv, g0 = head0 / group, heads = (head1 - 1) / group + 1 - g0, units = p->batch * heads;
+    const int64_t group = p->heads_q / p->heads_kv, g0 = head0 / group,
+                  heads = (head1 - 1) / group + 1 - g0, units = p->batch * heads;
     job j = {.p = p, .blocks = &blocks, .x = x, .f = rt_exact_kernels_here()};
     j.alpha = rt_exact_scale(p, &j.alpha_error);
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(j, blocks, work, units, heads, g0, group, head0, head1, n_q, n_kv, p, poke, poke_arg)
+#pragma omp parallel for schedule(dynamic, 1) default(none)                                                \
+    shared(j, blocks, work, units, heads, g0, group, head0, head1, n_q, n_kv, p, poke, poke_arg)
     for (int64_t u = 0; u < units; u++) {
         rt_gemm_alone();
         const int64_t b = u / heads, g = g0 + u % heads;
         scratch *w = &work[omp_get_thread_num()];
-        rt_exact_keys_cut(&w->keys, p, rt_part_at(j.x->k, b, g, 0), rt_part_at(j.x->v, b, g, 0), n_kv, true);
+        rt_exact_keys_cut(&w->keys, p, rt_part_at(j.x->k, b, g, 0), rt_part_at(j.x->v, b, g, 0), n_kv,
+                          true);
         if (j.x->dkv != NULL && j.x->fresh_kv)
             zero_rows(j.x->dkv, RT_EXACT_DKV, b, g, n_kv);
         for (int64_t h = rt_max64(head0, g * group); h < rt_min64(head1, (g + 1) * group); h++) {

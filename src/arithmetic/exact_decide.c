@@ -37,7 +37,8 @@ bool rt_exact_decide(rt_dtype format, double hi, double lo, double r, double *ou
     rt_exact_candidate(format, hi, &c, &gap_below, &gap_above);
     const double max = rt_max_finite(format);
     for (int turn = 0; turn < 2; turn++) {
-        const double above = 0.5 * gap_above, below = 0.5 * gap_below; /* 0 for binary64's subnormals: never certain */
+        const double above = 0.5 * gap_above,
+                     below = 0.5 * gap_below; /* 0 for binary64's subnormals: never certain */
         const rt_dd d = rt_dd_add_d(rt_two_sum(hi, -c), lo); /* x - c */
         const double slack = r * (1 + 0x1p-40) + 0x1p-1000, distance = d.hi + d.lo;
         /* strictly between the midpoints; d.hi - above is nearly exact near the midpoint, where it matters */
@@ -57,7 +58,8 @@ bool rt_exact_decide(rt_dtype format, double hi, double lo, double r, double *ou
         /* hi alone was nearest to c, but hi + lo lies beyond a midpoint: try that neighbour */
         if (!(fabs(distance) > 0))
             return false;
-        rt_exact_candidate(format, distance > 0 ? next_up(c + above) : -next_up(-(c - below)), &c, &gap_below, &gap_above);
+        rt_exact_candidate(format, distance > 0 ? next_up(c + above) : -next_up(-(c - below)), &c,
+                           &gap_below, &gap_above);
     }
     return false;
 }

@@ -17,9 +17,11 @@ static void all_nan(double *x, int64_t n)
         x[d] = RT_NAN;
 }
 
-rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, int64_t b, int64_t h, int64_t pos,
-                              const double *const state[RT_EXACT_STATE], rt_dtype format, rt_dtype lse_format, double *out, double *lse,
-                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT], double open[2])
+rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
+                              int64_t b, int64_t h, int64_t pos, const double *const state[RT_EXACT_STATE],
+                              rt_dtype format, rt_dtype lse_format, double *out, double *lse,
+                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT],
+                              double open[2])
 {
     double unused[2];
     open = open != NULL ? open : unused;
@@ -34,7 +36,8 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
         memset(all, 1, (size_t)Dv * sizeof *all);
         all_nan(out, Dv);
         *lse = RT_NAN;
-        const rt_status st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, all, &lse_too, out, lse, cert);
+        const rt_status st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, all,
+                                                  &lse_too, out, lse, cert);
         for (int64_t d = 0; d < Dv; d++) {
             cert[RT_OUT].undecided += all[d];
             open[0] = all[d] ? RT_INF : open[0];
@@ -114,7 +117,8 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     }
     rt_status st = RT_OK;
     if (resolve != NULL && (any || todo_lse))
-        st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, todo, &todo_lse, out, lse, cert);
+        st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, todo, &todo_lse, out, lse,
+                                  cert);
     for (int64_t d = 0; d < Dv; d++) {
         cert[RT_OUT].undecided += todo[d];
         open[0] = todo[d] ? widest : open[0];
@@ -125,8 +129,9 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     return st;
 }
 
-rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, rt_tensor_id t, int64_t b, int64_t head,
-                                   int64_t pos, const double *hi, const double *lo, const double *error, rt_dtype format, double *out,
+rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
+                                   rt_tensor_id t, int64_t b, int64_t head, int64_t pos, const double *hi,
+                                   const double *lo, const double *error, rt_dtype format, double *out,
                                    rt_certificate *cert, double *open)
 {
     double unused;

@@ -15,11 +15,11 @@ enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K };
 typedef struct {
     rt_slices q;
     rt_exact_scores s;
-    double *p1, *p2;           /* (Q, K) */
+    double *p1, *p2;            /* (Q, K) */
     double *big, *small, *more; /* (Q, Dv) */
-    double *q_clean, *unit;    /* (Q, D); Dv: c_d 2^-25 */
-    double *acc;               /* (3, Q, Dv): hi, lo, error */
-    double *v_top;             /* Dv: 2^G of a column */
+    double *q_clean, *unit;     /* (Q, D); Dv: c_d 2^-25 */
+    double *acc;                /* (3, Q, Dv): hi, lo, error */
+    double *v_top;              /* Dv: 2^G of a column */
     double m[Q], l[2][Q], e_l[Q], rho[Q];
     bool q_bad[Q], q_far[Q], row_nan[Q], row_far[Q];
     rt_checked_gemm gemm;
@@ -29,9 +29,11 @@ typedef struct {
 static rt_status scratch_create(rt_context *ctx, const rt_problem *p, rt_gemm_fn gemm, scratch *w)
 {
     const int64_t D = p->dim, Dv = p->dim_v;
-    const int64_t sizes[] = {Q * K, Q * K, Q * K, Q * K, Q * K, Q * K, K, Q * K, Q * K, Q * Dv, Q * Dv, Q * Dv, Q * D, Dv, 3 * Q * Dv, Dv, 7 * RT_CHECK_MAX};
-    double **const at[] = {&w->s.s[0], &w->s.s[1], &w->s.s[2], &w->s.hi, &w->s.lo, &w->s.extra, &w->s.vis, &w->p1, &w->p2,
-                     &w->big,    &w->small,  &w->more,   &w->q_clean, &w->unit, &w->acc, &w->v_top, &w->gemm.sums};
+    const int64_t sizes[] = {Q * K,  Q * K,  Q * K,  Q * K, Q * K, Q * K,      K,  Q * K,           Q * K,
+                             Q * Dv, Q * Dv, Q * Dv, Q * D, Dv,    3 * Q * Dv, Dv, 7 * RT_CHECK_MAX};
+    double **const at[] = {&w->s.s[0],  &w->s.s[1], &w->s.s[2], &w->s.hi,  &w->s.lo,     &w->s.extra,
+                           &w->s.vis,   &w->p1,     &w->p2,     &w->big,   &w->small,    &w->more,
+                           &w->q_clean, &w->unit,   &w->acc,    &w->v_top, &w->gemm.sums};
     memset(w, 0, sizeof *w);
     w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
@@ -85,7 +87,8 @@ static void rescale(scratch *w, int64_t i, int64_t Dv, double top)
 }
 
 /* Whether every visible weight is exactly 1 (y = 0) or 0 (y < -600); the scale is a power of two. */
-static bool trivial(const double *hi, const double *lo, const double *vis, int64_t n, double alpha, double top)
+static bool trivial(const double *hi, const double *lo, const double *vis, int64_t n, double alpha,
+                    double top)
 {
     for (int64_t x = 0; x < n; x++) {
         const double y = hi[x] * alpha - top;
@@ -122,7 +125,8 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
         if (cls == RT_BLOCK_EMPTY)
             continue;
         const int64_t key0 = kb * K, nk = rt_min64(K, j->keys->n - key0);
-        const double err_s = rt_exact_products(&w->gemm, j->f, &w->q, nq, &j->keys->k, key0, nk, j->keys->clean, w->q_clean, &w->s);
+        const double err_s = rt_exact_products(&w->gemm, j->f, &w->q, nq, &j->keys->k, key0, nk,
+                                               j->keys->clean, w->q_clean, &w->s);
         bool rounded = false; /* some weight of the block is not 0 or 1 */
         for (int64_t i = 0; i < nq; i++) {
             double *hi = w->s.hi + i * K, *lo = w->s.lo + i * K, top = -RT_INF, low = RT_INF;
@@ -153,7 +157,8 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
             double sums[2] = {0, 0};
             const double shift[2] = {w->m[i], 0};
             j->f->probabilities(nk, hi, lo, alpha, shift, vis, w->p1 + i * K, w->p2 + i * K, sums);
-            rt_dd l = rt_dd_add((rt_dd){w->l[0][i], w->l[1][i]}, rt_two_sum(sums[0] * 0x1p-25, sums[1] * 0x1p-25));
+            rt_dd l = rt_dd_add((rt_dd){w->l[0][i], w->l[1][i]},
+                                rt_two_sum(sums[0] * 0x1p-25, sums[1] * 0x1p-25));
             w->l[0][i] = l.hi;
             w->l[1][i] = l.lo;
             /* the exponent's error: of the scores, of alpha, of double-double on numbers as large as |y| and |m| */
@@ -162,16 +167,19 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
                 w->e_l[i] += (double)nk * RT_EXACT_FLOOR; /* weights 1 and 0 */
                 continue;
             }
-            const double rho = a * err_s + j->alpha_error * size + 0x1p-100 * (size + fabs(w->m[i])) + RT_DD_EXP_ERROR;
+            const double rho =
+                a * err_s + j->alpha_error * size + 0x1p-100 * (size + fabs(w->m[i])) + RT_DD_EXP_ERROR;
             w->rho[i] = rho > w->rho[i] ? rho : w->rho[i];
             w->e_l[i] += 0x1p-78 * (double)nk * (double)nk + (double)nk * RT_EXACT_FLOOR + 0x1p-100 * l.hi;
             rounded = true;
         }
-        const double error = rt_exact_apply(&w->gemm, false, nq, Dv, nk, w->p1, w->p2, K, &j->keys->v, key0, j->keys->v_scaled, rounded, w->big,
-                                            w->small, w->more);
+        const double error = rt_exact_apply(&w->gemm, false, nq, Dv, nk, w->p1, w->p2, K, &j->keys->v, key0,
+                                            j->keys->v_scaled, rounded, w->big, w->small, w->more);
         for (int64_t i = 0; i < nq; i++) {
-            j->f->accumulate(Dv, w->big + i * Dv, w->small + i * Dv, w->unit, 1.0, w->acc + i * Dv, w->acc + (Q + i) * Dv);
-            const double e = error / c_unit * 0x1p-25 + (double)nk * RT_EXACT_FLOOR + (rounded ? 0x1p-98 * w->l[0][i] : 0);
+            j->f->accumulate(Dv, w->big + i * Dv, w->small + i * Dv, w->unit, 1.0, w->acc + i * Dv,
+                             w->acc + (Q + i) * Dv);
+            const double e = error / c_unit * 0x1p-25 + (double)nk * RT_EXACT_FLOOR +
+                             (rounded ? 0x1p-98 * w->l[0][i] : 0);
             double *sum = w->acc + (2 * Q + i) * Dv;
             for (int64_t d = 0; d < Dv; d++)
                 sum[d] += e * w->v_top[d];
@@ -212,7 +220,8 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
         for (int64_t d = 0; d < Dv; d++)
             error[d] += shared * w->v_top[d];
         w->e_l[i] += shared;
-        const double *const in[RT_EXACT_STATE] = {hi, lo, error, &w->m[i], &w->l[0][i], &w->l[1][i], &w->e_l[i]};
+        const double *const in[RT_EXACT_STATE] = {hi,          lo,          error,     &w->m[i],
+                                                  &w->l[0][i], &w->l[1][i], &w->e_l[i]};
         double *to[RT_EXACT_STATE];
         for (int k = 0; k < RT_EXACT_STATE; k++)
             to[k] = rt_part_at(&j->state[k], j->b, h, row0 + i);
@@ -225,10 +234,11 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
     }
 }
 
-rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos,
-                                int64_t head0, int64_t head1, const rt_part *q, const rt_part *k, const rt_part *v,
-                                const rt_part state[RT_EXACT_STATE], bool fresh, rt_gemm_fn gemm, int64_t counts[2],
-                                void (*poke)(void *), void *poke_arg)
+rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos,
+                                int64_t n_kv, const int64_t *k_pos, int64_t head0, int64_t head1,
+                                const rt_part *q, const rt_part *k, const rt_part *v,
+                                const rt_part state[RT_EXACT_STATE], bool fresh, rt_gemm_fn gemm,
+                                int64_t counts[2], void (*poke)(void *), void *poke_arg)
 {
     rt_blocks blocks;
     RT_TRY(rt_blocks_create(ctx, p, q_pos, n_q, k_pos, n_kv, Q, K, &blocks));
@@ -241,17 +251,28 @@ rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_
     if (st != RT_OK)
         goto free_scratch;
     const int64_t group = p->heads_q / p->heads_kv;
-    job j = {.p = p, .blocks = &blocks, .keys = &keys, .f = rt_exact_kernels_here(), .q = q, .v_raw = v, .state = state, .fresh = fresh};
+    job j = {.p = p,
+             .blocks = &blocks,
+             .keys = &keys,
+             .f = rt_exact_kernels_here(),
+             .q = q,
+             .v_raw = v,
+             .state = state,
+             .fresh = fresh};
     j.alpha = rt_exact_scale(p, &j.alpha_error);
     j.far_scale = fabs(j.alpha.hi) > RT_EXACT_RANGE;
     int exponent;
     const double mantissa = fabs(frexp(j.alpha.hi, &exponent));
-    j.simple_scale = j.alpha_error <= 0 && mantissa >= 0.5 && mantissa <= 0.5 && j.alpha.lo >= 0 && j.alpha.lo <= 0;
+    j.simple_scale =
+        j.alpha_error <= 0 && mantissa >= 0.5 && mantissa <= 0.5 && j.alpha.lo >= 0 && j.alpha.lo <= 0;
     for (j.b = 0; j.b < p->batch; j.b++)
         for (j.g = head0 / group; j.g <= (head1 - 1) / group; j.g++) {
-            rt_exact_keys_cut(&keys, p, rt_part_at(k, j.b, j.g, 0), rt_part_at(v, j.b, j.g, 0), n_kv, false);
-            const int64_t h0 = rt_max64(head0, j.g * group), heads = rt_min64(head1, (j.g + 1) * group) - h0, units = heads * blocks.n_qb;
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(j, blocks, work, units, heads, h0, poke, poke_arg)
+            rt_exact_keys_cut(&keys, p, rt_part_at(k, j.b, j.g, 0), rt_part_at(v, j.b, j.g, 0), n_kv,
+                              false);
+            const int64_t h0 = rt_max64(head0, j.g * group),
+                          heads = rt_min64(head1, (j.g + 1) * group) - h0, units = heads * blocks.n_qb;
+#pragma omp parallel for schedule(dynamic, 1) default(none)                                                \
+    shared(j, blocks, work, units, heads, h0, poke, poke_arg)
             for (int64_t u = 0; u < units; u++) {
                 rt_gemm_alone();
                 block(&j, h0 + u % heads, blocks.n_qb - 1 - u / heads, &work[omp_get_thread_num()]);
@@ -273,7 +294,8 @@ free_scratch:
 }
 
 /* m' = max; acc' = acc c + acc_in c_in, c = exp(m - m'); errors move along.  An empty side leaves the other untouched. */
-void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_STATE], double *const present[RT_EXACT_STATE])
+void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_STATE],
+                   double *const present[RT_EXACT_STATE])
 {
     for (int64_t i = 0; i < rows; i++) {
         const double m_in = in[3][i], m = present[3][i];
@@ -281,7 +303,8 @@ void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_
             continue;
         if (rt_is_minus_inf(m)) {
             for (int k = 0; k < RT_EXACT_STATE; k++)
-                memcpy(present[k] + (k < 3 ? i * width : i), in[k] + (k < 3 ? i * width : i), (size_t)(k < 3 ? width : 1) * sizeof(double));
+                memcpy(present[k] + (k < 3 ? i * width : i), in[k] + (k < 3 ? i * width : i),
+                       (size_t)(k < 3 ? width : 1) * sizeof(double));
             continue;
         }
         double *hi = present[0] + i * width, *lo = present[1] + i * width, *error = present[2] + i * width;
@@ -303,21 +326,24 @@ void rt_exact_join(int64_t rows, int64_t width, const double *const in[RT_EXACT_
         const rt_dd y = rt_two_sum(m, -top), y_in = rt_two_sum(m_in, -top);
         const rt_dd c = rt_dd_exp1(y), c_in = rt_dd_exp1(y_in);
         /* relative error of a factor: none where it is 1; where it vanished, the floor stands for what was lost */
-        const double f = y.hi < 0 && y.hi > -600 ? RT_DD_EXP_ERROR + 0x1p-98 : 0, f_in = y_in.hi < 0 && y_in.hi > -600 ? RT_DD_EXP_ERROR + 0x1p-98 : 0;
+        const double f = y.hi < 0 && y.hi > -600 ? RT_DD_EXP_ERROR + 0x1p-98 : 0,
+                     f_in = y_in.hi < 0 && y_in.hi > -600 ? RT_DD_EXP_ERROR + 0x1p-98 : 0;
         for (int64_t d = 0; d < width; d++) {
             const rt_dd b = {in[0][i * width + d], in[1][i * width + d]};
             const rt_dd a = rt_dd_add(rt_dd_mul((rt_dd){hi[d], lo[d]}, c), rt_dd_mul(b, c_in));
             const double part = fabs(hi[d]) * c.hi, part_in = fabs(b.hi) * c_in.hi;
             const double sum = part > 0 && part_in > 0 ? 0x1p-100 * (part + part_in) : 0;
-            error[d] = (error[d] * c.hi + in[2][i * width + d] * c_in.hi) * (1 + 0x1p-50) + part * f + part_in * f_in + sum +
+            error[d] = (error[d] * c.hi + in[2][i * width + d] * c_in.hi) * (1 + 0x1p-50) + part * f +
+                       part_in * f_in + sum +
                        RT_EXACT_FLOOR * (fabs(hi[d]) + fabs(b.hi) + error[d] + in[2][i * width + d]);
             hi[d] = a.hi;
             lo[d] = a.lo;
         }
         const rt_dd before = {present[4][i], present[5][i]}, l_in = {in[4][i], in[5][i]};
         const rt_dd l = rt_dd_add(rt_dd_mul(before, c), rt_dd_mul(l_in, c_in));
-        present[6][i] = (present[6][i] * c.hi + in[6][i] * c_in.hi) * (1 + 0x1p-50) + before.hi * c.hi * f + l_in.hi * c_in.hi * f_in +
-                        (f + f_in > 0 ? 0x1p-100 * l.hi : 0) + RT_EXACT_FLOOR * (before.hi + l_in.hi + 1);
+        present[6][i] = (present[6][i] * c.hi + in[6][i] * c_in.hi) * (1 + 0x1p-50) + before.hi * c.hi * f +
+                        l_in.hi * c_in.hi * f_in + (f + f_in > 0 ? 0x1p-100 * l.hi : 0) +
+                        RT_EXACT_FLOOR * (before.hi + l_in.hi + 1);
         present[3][i] = top;
         present[4][i] = l.hi;
         present[5][i] = l.lo;

@@ -49,8 +49,9 @@ static double lanes_sum(rt_v v)
     return s;
 }
 
-static double scores(int64_t n, const double *s0, const double *s1, const double *s2, double down, const double *key_scale, double row_scale,
-                     const double *extra, const double *vis, double *hi, double *lo)
+static double scores(int64_t n, const double *s0, const double *s1, const double *s2, double down,
+                     const double *key_scale, double row_scale, const double *extra, const double *vis,
+                     double *hi, double *lo)
 {
     rt_v top = rt_v_set(-__builtin_inf());
     for (int64_t i = 0; i < n; i += RT_W) {
@@ -81,8 +82,8 @@ static double scores(int64_t n, const double *s0, const double *s1, const double
     return lanes_max(top);
 }
 
-static inline rt_vdd weight(int64_t i, int64_t n, const double *hi, const double *lo, const double alpha[2], const double shift[2],
-                            const double *vis)
+static inline rt_vdd weight(int64_t i, int64_t n, const double *hi, const double *lo, const double alpha[2],
+                            const double shift[2], const double *vis)
 {
     const rt_vdd s = {get(hi, i, n), get(lo, i, n)}, a = {rt_v_set(alpha[0]), rt_v_set(alpha[1])};
     const rt_vdd y = rt_vdd_add(rt_vdd_mul(s, a), (rt_vdd){rt_v_set(-shift[0]), rt_v_set(-shift[1])});
@@ -95,8 +96,8 @@ static inline rt_vdd weight(int64_t i, int64_t n, const double *hi, const double
     return p;
 }
 
-static void probabilities(int64_t n, const double *hi, const double *lo, const double alpha[2], const double shift[2], const double *vis,
-                          double *p1, double *p2, double sums[2])
+static void probabilities(int64_t n, const double *hi, const double *lo, const double alpha[2],
+                          const double shift[2], const double *vis, double *p1, double *p2, double sums[2])
 {
     rt_v big = rt_v_set(0), small = rt_v_set(0);
     for (int64_t i = 0; i < n; i += RT_W) {
@@ -118,8 +119,8 @@ static void probabilities(int64_t n, const double *hi, const double *lo, const d
     sums[1] += lanes_sum(small);
 }
 
-static void weights(int64_t n, const double *hi, const double *lo, const double alpha[2], const double shift[2], const double *vis, double *p_hi,
-                    double *p_lo)
+static void weights(int64_t n, const double *hi, const double *lo, const double alpha[2],
+                    const double shift[2], const double *vis, double *p_hi, double *p_lo)
 {
     for (int64_t i = 0; i < n; i += RT_W) {
         const rt_vdd p = weight(i, n, hi, lo, alpha, shift, vis);
@@ -128,8 +129,9 @@ static void weights(int64_t n, const double *hi, const double *lo, const double 
     }
 }
 
-static void gradient(int64_t n, const double *p_hi, const double *p_lo, const double *dp_hi, const double *dp_lo, const double delta[2],
-                     double *ds_hi, double *ds_lo, double *col_ds, double *col_p, double *top_ds, double *top_p, double row[3])
+static void gradient(int64_t n, const double *p_hi, const double *p_lo, const double *dp_hi,
+                     const double *dp_lo, const double delta[2], double *ds_hi, double *ds_lo,
+                     double *col_ds, double *col_p, double *top_ds, double *top_p, double row[3])
 {
     rt_v top = rt_v_set(0), sum_ds = rt_v_set(0), sum_p = rt_v_set(0);
     for (int64_t i = 0; i < n; i += RT_W) {
@@ -162,7 +164,8 @@ static void cut(int64_t n, const double *hi, const double *lo, const double *sca
     }
 }
 
-static void accumulate(int64_t n, const double *big, const double *small, const double *scale, double row_scale, double *acc_hi, double *acc_lo)
+static void accumulate(int64_t n, const double *big, const double *small, const double *scale,
+                       double row_scale, double *acc_hi, double *acc_lo)
 {
     for (int64_t i = 0; i < n; i += RT_W) {
         const rt_v f = get(scale, i, n) * row_scale;

@@ -4,4 +4,3 @@
 #define RT_W 2
 #define RT_KERNELS rt_exact_kernels_plain
 #include "arithmetic/exact_kernels_body.h"
-

@@ -39,7 +39,8 @@ void rt_mpfr_dot(mpfr_t out, mpfr_t term, const double *a, const double *b, int6
     }
 }
 
-rt_status rt_mpfr_row_load(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos, rt_mpfr_row *r)
+rt_status rt_mpfr_row_load(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
+                           rt_mpfr_row *r)
 {
     const rt_problem *p = s->p;
     const int64_t g = h / (p->heads_q / p->heads_kv), D = p->dim, Dv = p->dim_v;
@@ -74,7 +75,8 @@ rt_status rt_mpfr_row_load(rt_context *ctx, const rt_exact_source *s, int64_t b,
     mpfr_clear(term);
     qsort(order, (size_t)r->n, sizeof *order, by_score);
     for (int64_t j = 0; j < r->n; j++) {
-        if (j > 0 && mpfr_cmp(*order[j], *order[j - 1]) != 0 && (p->scale < 0 || p->scale > 0)) /* scale 0: all weigh the same */
+        if (j > 0 && mpfr_cmp(*order[j], *order[j - 1]) != 0 &&
+            (p->scale < 0 || p->scale > 0)) /* scale 0: all weigh the same */
             r->classes++;
         r->class_of[order[j] - score] = r->classes;
     }
@@ -135,7 +137,8 @@ bool rt_mpfr_decide(rt_dtype format, const mpfr_t x, const mpfr_t r, bool exact,
             *out = rt_round_to(format, -2 * max);
             done = true;
         } else if (beyond_up || beyond_down) {
-            rt_exact_candidate(format, beyond_up ? c + 0.75 * gap_above : c - 0.75 * gap_below, &c, &gap_below, &gap_above);
+            rt_exact_candidate(format, beyond_up ? c + 0.75 * gap_above : c - 0.75 * gap_below, &c,
+                               &gap_below, &gap_above);
         } else {
             break;
         }
@@ -190,7 +193,8 @@ static bool rational_output(const rt_mpfr_row *r, int64_t d, int64_t Dv, rt_dtyp
 }
 
 /* Weights exp(alpha (s - s_max)) at precision w.prec and their sum; returns the largest |alpha s|. */
-double rt_mpfr_weights(const rt_problem *p, const rt_mpfr_row *r, mpfr_t *w, mpfr_t sum, mpfr_t alpha, mpfr_t shift)
+double rt_mpfr_weights(const rt_problem *p, const rt_mpfr_row *r, mpfr_t *w, mpfr_t sum, mpfr_t alpha,
+                       mpfr_t shift)
 {
     double size = 0;
     rt_mpfr_scale(alpha, p);
@@ -214,8 +218,9 @@ double rt_mpfr_weights(const rt_problem *p, const rt_mpfr_row *r, mpfr_t *w, mpf
     return size;
 }
 
-rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos, rt_dtype format, rt_dtype lse_format,
-                               bool *todo, bool *todo_lse, double *out, double *lse, rt_certificate *cert)
+rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
+                               rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse,
+                               double *out, double *lse, rt_certificate *cert)
 {
     const int64_t Dv = s->p->dim_v;
     rt_mpfr_row r;

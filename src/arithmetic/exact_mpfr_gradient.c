@@ -51,7 +51,8 @@ static void add(work *w, const mpfr_t c, const mpfr_t bound, const double *x, mp
         mpfr_add(w->sum[d], w->sum[d], t, MPFR_RNDN);
         mpfr_mul_d(t, bound, fabs(x[d]), MPFR_RNDU);
         mpfr_add(w->error[d], w->error[d], t, MPFR_RNDU);
-        if (!mpfr_zero_p(bound) && (x[d] < 0 || x[d] > 0)) /* c may have been cancelled to 0 at this precision */
+        if (!mpfr_zero_p(bound) &&
+            (x[d] < 0 || x[d] > 0)) /* c may have been cancelled to 0 at this precision */
             w->all_zero = false;
     }
 }
@@ -144,12 +145,19 @@ static double cost(const rt_problem *p, rt_tensor_id t, int64_t pos)
     return pairs * width * (double)(p->heads_q / p->heads_kv);
 }
 
-rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
-                                    rt_dtype format, bool *todo, double *out, rt_certificate *cert)
+rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b,
+                                    int64_t head, int64_t pos, rt_dtype format, bool *todo, double *out,
+                                    rt_certificate *cert)
 {
     const rt_problem *p = s->p;
     const int64_t group = p->heads_q / p->heads_kv, width = t == RT_DV ? p->dim_v : p->dim;
-    work w = {.s = s, .t = t, .b = b, .g = t == RT_DQ ? head / group : head, .pos = pos, .width = width, .todo = todo};
+    work w = {.s = s,
+              .t = t,
+              .b = b,
+              .g = t == RT_DQ ? head / group : head,
+              .pos = pos,
+              .width = width,
+              .todo = todo};
     int64_t open = 0;
     for (int64_t d = 0; d < width; d++)
         open += todo[d];

@@ -29,7 +29,8 @@ bool rt_mpfr_scaled(const rt_problem *p, const mpfr_t score, mpfr_t out)
 }
 
 /* n x = sum, exactly, for a midpoint x beside c: +1 that above, -1 that below, 0 neither; then midpoint = x. */
-static int at_midpoint(const mpfr_t sum, int64_t n, double c, double gap_below, double gap_above, mpfr_t midpoint)
+static int at_midpoint(const mpfr_t sum, int64_t n, double c, double gap_below, double gap_above,
+                       mpfr_t midpoint)
 {
     mpfr_t t;
     mpfr_init2(t, WIDE + 64);
@@ -49,7 +50,8 @@ static int at_midpoint(const mpfr_t sum, int64_t n, double c, double gap_below, 
 /* The neighbour above (sign > 0) or below the midpoint on `side` of c. */
 static double beside(rt_dtype format, double c, double gap_below, double gap_above, int side, int sign)
 {
-    const double x = rt_round_to(format, side > 0 ? (sign > 0 ? c + 0.75 * gap_above : c) : (sign < 0 ? c - 0.75 * gap_below : c));
+    const double x = rt_round_to(format, side > 0 ? (sign > 0 ? c + 0.75 * gap_above : c)
+                                                  : (sign < 0 ? c - 0.75 * gap_below : c));
     return x < 0 || x > 0 || isnan(x) ? x : 0.0;
 }
 
@@ -58,7 +60,8 @@ static bool below_quarter(const mpfr_t x, double gap_below, double gap_above)
     return mpfr_cmp_d(x, 0.25 * (gap_below < gap_above ? gap_below : gap_above)) < 0;
 }
 
-bool rt_mpfr_leading_output(const rt_problem *p, const rt_mpfr_row *r, int64_t d, rt_dtype format, double *out)
+bool rt_mpfr_leading_output(const rt_problem *p, const rt_mpfr_row *r, int64_t d, rt_dtype format,
+                            double *out)
 {
     const int64_t Dv = p->dim_v, first = p->scale < 0 ? 0 : r->classes - 1, step = p->scale < 0 ? 1 : -1;
     mpfr_t sum, midpoint, t, rest, total, alpha, gap, w;

@@ -37,8 +37,9 @@ static int exact_parts(rt_payload payload, const rt_problem *p, int64_t width[RT
 static rt_status exact_forward(rt_context *ctx, const rt_tile_data *t)
 {
     int64_t counts[2] = {0, 0};
-    RT_TRY(rt_exact_forward_tile(ctx, t->problem, t->n_q, t->q_pos, t->n_kv, t->k_pos, t->q_head0, t->q_head1, &t->q, &t->k, &t->v, t->state,
-                                 t->fresh_q, rt_gemm_openblas, t->products != NULL ? t->products : counts, t->poke, t->poke_arg));
+    RT_TRY(rt_exact_forward_tile(ctx, t->problem, t->n_q, t->q_pos, t->n_kv, t->k_pos, t->q_head0,
+                                 t->q_head1, &t->q, &t->k, &t->v, t->state, t->fresh_q, rt_gemm_openblas,
+                                 t->products != NULL ? t->products : counts, t->poke, t->poke_arg));
     return RT_OK;
 }
 
@@ -46,7 +47,8 @@ static rt_status exact_backward(rt_context *ctx, const rt_tile_data *t)
 {
     int64_t counts[2] = {0, 0};
     const rt_exact_grads x = {&t->q, &t->k, &t->v, t->row, t->dq, t->dkv, t->fresh_q, t->fresh_kv};
-    return rt_exact_backward_tile(ctx, t->problem, t->n_q, t->q_pos, t->n_kv, t->k_pos, t->q_head0, t->q_head1, &x, rt_gemm_openblas,
+    return rt_exact_backward_tile(ctx, t->problem, t->n_q, t->q_pos, t->n_kv, t->k_pos, t->q_head0,
+                                  t->q_head1, &x, rt_gemm_openblas,
                                   t->products != NULL ? t->products : counts, t->poke, t->poke_arg);
 }
 
@@ -57,14 +59,15 @@ static void add(int64_t n, const double *const in[], double *const present[])
         const rt_dd a = {in[0][i], in[1][i]}, b = {present[0][i], present[1][i]};
         const bool both = (a.hi < 0 || a.hi > 0) && (b.hi < 0 || b.hi > 0);
         const rt_dd sum = rt_dd_add(a, b);
-        present[2][i] = (in[2][i] + present[2][i]) * (1 + 0x1p-50) + (both ? 0x1p-100 * (fabs(a.hi) + fabs(b.hi)) : 0);
+        present[2][i] =
+            (in[2][i] + present[2][i]) * (1 + 0x1p-50) + (both ? 0x1p-100 * (fabs(a.hi) + fabs(b.hi)) : 0);
         present[0][i] = sum.hi;
         present[1][i] = sum.lo;
     }
 }
 
-static void exact_land(rt_payload payload, const rt_problem *p, int64_t rows, const double *const in[RT_MAX_PARTS],
-                       double *const present[RT_MAX_PARTS])
+static void exact_land(rt_payload payload, const rt_problem *p, int64_t rows,
+                       const double *const in[RT_MAX_PARTS], double *const present[RT_MAX_PARTS])
 {
     if (payload == RT_PAYLOAD_STATE) {
         rt_exact_join(rows, p->dim_v, in, present);
@@ -75,19 +78,21 @@ static void exact_land(rt_payload payload, const rt_problem *p, int64_t rows, co
         add(rows * p->dim_v, in + 3, present + 3);
 }
 
-static rt_status exact_finish(const rt_finish *f, int64_t b, int64_t h, int64_t pos, const double *const state[RT_MAX_PARTS],
-                              double *const row[RT_MAX_PARTS], double *out, double *lse)
+static rt_status exact_finish(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
+                              const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
+                              double *out, double *lse)
 {
     const rt_exact_source s = {f->problem, f->load, f->arg};
-    return rt_exact_finish_row(f->ctx, f->problem, &s, b, h, pos, state, f->format, f->lse_format, out, lse, row, f->certificate, NULL);
+    return rt_exact_finish_row(f->ctx, f->problem, &s, b, h, pos, state, f->format, f->lse_format, out, lse,
+                               row, f->certificate, NULL);
 }
 
-static rt_status exact_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
-                                       const double *const parts[RT_MAX_PARTS], double *out)
+static rt_status exact_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head,
+                                       int64_t pos, const double *const parts[RT_MAX_PARTS], double *out)
 {
     const rt_exact_source s = {f->problem, f->load, f->arg};
-    return rt_exact_finish_gradient(f->ctx, f->problem, &s, t, b, head, pos, parts[0], parts[1], parts[2], f->format, out,
-                                    &f->certificate[t], NULL);
+    return rt_exact_finish_gradient(f->ctx, f->problem, &s, t, b, head, pos, parts[0], parts[1], parts[2],
+                                    f->format, out, &f->certificate[t], NULL);
 }
 
 const rt_arithmetic_ops rt_arithmetic_exact = {.name = "exact",

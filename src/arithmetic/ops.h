@@ -32,16 +32,16 @@ static inline double *rt_part_at(const rt_part *s, int64_t b, int64_t h, int64_t
 typedef struct {
     const rt_problem *problem;
     int64_t n_q, n_kv;
-    const int64_t *q_pos, *k_pos;      /* original positions */
-    int64_t q_head0, q_head1;          /* query heads; the key heads follow from the group */
-    rt_part q, k, v;                   /* read */
-    rt_part row[RT_MAX_PARTS];         /* DO, read in the backward */
-    rt_part state[RT_MAX_PARTS];       /* joined to */
+    const int64_t *q_pos, *k_pos;                /* original positions */
+    int64_t q_head0, q_head1;                    /* query heads; the key heads follow from the group */
+    rt_part q, k, v;                             /* read */
+    rt_part row[RT_MAX_PARTS];                   /* DO, read in the backward */
+    rt_part state[RT_MAX_PARTS];                 /* joined to */
     rt_part dq[RT_MAX_PARTS], dkv[RT_MAX_PARTS]; /* added to */
-    bool fresh_q, fresh_kv;            /* the destination holds nothing yet: it is written, not added to */
-    void (*poke)(void *arg);           /* called now and then from the calling thread: progress of messages */
+    bool fresh_q, fresh_kv;  /* the destination holds nothing yet: it is written, not added to */
+    void (*poke)(void *arg); /* called now and then from the calling thread: progress of messages */
     void *poke_arg;
-    int64_t *products;                 /* NULL, or two counts: BLAS products taken, and found wrong */
+    int64_t *products; /* NULL, or two counts: BLAS products taken, and found wrong */
 } rt_tile_data;
 
 /* The last step of a row: what it needs besides the row. */
@@ -57,17 +57,19 @@ typedef struct {
 
 struct rt_arithmetic_ops {
     const char *name;
-    rt_dtype result;  /* the natural dtype of its results */
-    int state_m;      /* the part of STATE that is -infinity in an empty row */
+    rt_dtype result; /* the natural dtype of its results */
+    int state_m;     /* the part of STATE that is -infinity in an empty row */
     /* widths of a payload's parts; returns how many */
     int (*parts)(rt_payload payload, const rt_problem *p, int64_t width[RT_MAX_PARTS]);
     rt_status (*forward)(rt_context *ctx, const rt_tile_data *t);
     rt_status (*backward)(rt_context *ctx, const rt_tile_data *t);
     /* present <- arriving + present (DQ, DKV) or join(arriving, present) (STATE), of consecutive rows */
-    void (*land)(rt_payload payload, const rt_problem *p, int64_t rows, const double *const in[RT_MAX_PARTS], double *const present[RT_MAX_PARTS]);
+    void (*land)(rt_payload payload, const rt_problem *p, int64_t rows,
+                 const double *const in[RT_MAX_PARTS], double *const present[RT_MAX_PARTS]);
     /* out[Dv] and lse of a complete row of STATE; row: NULL, or the parts of DO, the first of which holds dout, the others to be filled */
-    rt_status (*finish)(const rt_finish *f, int64_t b, int64_t h, int64_t pos, const double *const state[RT_MAX_PARTS],
-                        double *const row[RT_MAX_PARTS], double *out, double *lse);
+    rt_status (*finish)(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
+                        const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
+                        double *out, double *lse);
     /* a complete row of dq, dk or dv; parts from the first that belongs to it */
     rt_status (*finish_gradient)(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
                                  const double *const parts[RT_MAX_PARTS], double *out);
@@ -76,7 +78,8 @@ struct rt_arithmetic_ops {
 extern const rt_arithmetic_ops rt_arithmetic_f64, rt_arithmetic_exact;
 
 /* f64's join and finish of rows, for its own ops and for tests. */
-void rt_f64_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in, double *acc, double *m, double *l);
+void rt_f64_join(int64_t rows, int64_t width, const double *acc_in, const double *m_in, const double *l_in,
+                 double *acc, double *m, double *l);
 void rt_f64_finish(int64_t width, const double *acc, double m, double l, double *out, double *lse);
 
 /* x[i] <- exp(x[i]), each within 1 ulp (SLEEF u10), exp(0) = 1 and exp(-inf) = 0 exactly.  The vector width

@@ -55,7 +55,8 @@ static double power_above(double x)
     return ldexp(1.0, e);
 }
 
-void rt_slices_cut(rt_slices *s, const double *x, int64_t ld, int64_t rows, int64_t width, int bits, bool by_column)
+void rt_slices_cut(rt_slices *s, const double *x, int64_t ld, int64_t rows, int64_t width, int bits,
+                   bool by_column)
 {
     s->rows = rows;
     s->width = width;
@@ -117,19 +118,20 @@ void rt_slices_cut(rt_slices *s, const double *x, int64_t ld, int64_t rows, int6
         for (int64_t d = 0; d < width; d++) {
             const double v = r[i * width + d];
             if (v > 0 || v < 0)
-                s->tail[s->tails++] = (rt_tail){(int32_t)i, (int32_t)d, v * unit * s->scale[by_column ? d : i]};
+                s->tail[s->tails++] =
+                    (rt_tail){(int32_t)i, (int32_t)d, v * unit * s->scale[by_column ? d : i]};
         }
 }
 
-void rt_gemm_openblas(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b, int64_t ldb,
-                      double *c, int64_t ldc)
+void rt_gemm_openblas(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda,
+                      const double *b, int64_t ldb, double *c, int64_t ldc)
 {
-    cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (blasint)m, (blasint)n, (blasint)k, 1.0, a,
-                (blasint)lda, b, (blasint)ldb, 0.0, c, (blasint)ldc);
+    cblas_dgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (blasint)m,
+                (blasint)n, (blasint)k, 1.0, a, (blasint)lda, b, (blasint)ldb, 0.0, c, (blasint)ldc);
 }
 
-void rt_gemm_plain(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b, int64_t ldb, double *c,
-                   int64_t ldc)
+void rt_gemm_plain(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda,
+                   const double *b, int64_t ldb, double *c, int64_t ldc)
 {
     for (int64_t i = 0; i < m; i++) {
         memset(c + i * ldc, 0, (size_t)n * sizeof *c);
@@ -144,10 +146,13 @@ void rt_gemm_plain(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const doub
 /* An integer of up to 62 bits as a sum of doubles: high parts (multiples of 2^27) and low parts sum exactly on their own. */
 static const double high_magic = 0x1.8p79;
 
-enum { LANES = 8 }; /* independent sums, so that the compiler may use vectors; exact ones, so their order is free */
+enum {
+    LANES = 8
+}; /* independent sums, so that the compiler may use vectors; exact ones, so their order is free */
 
 /* out[i] = sum over x of op(M)(i, x): row sums of a (rows, inner) matrix; trans: it is stored (inner, rows). */
-static void sum_rows(bool trans, int64_t rows, int64_t inner, const double *restrict a, int64_t lda, double *restrict out)
+static void sum_rows(bool trans, int64_t rows, int64_t inner, const double *restrict a, int64_t lda,
+                     double *restrict out)
 {
     memset(out, 0, (size_t)rows * sizeof *out);
     if (trans) {
@@ -170,8 +175,9 @@ static void sum_rows(bool trans, int64_t rows, int64_t inner, const double *rest
 }
 
 /* high[i], low[i] = sum over x of op(M)(i, x) w[x], w = w_high + w_low. */
-static void times(bool trans, int64_t rows, int64_t inner, const double *restrict a, int64_t lda, const double *restrict w_high,
-                  const double *restrict w_low, double *restrict high, double *restrict low)
+static void times(bool trans, int64_t rows, int64_t inner, const double *restrict a, int64_t lda,
+                  const double *restrict w_high, const double *restrict w_low, double *restrict high,
+                  double *restrict low)
 {
     memset(high, 0, (size_t)rows * sizeof *high);
     memset(low, 0, (size_t)rows * sizeof *low);
@@ -221,11 +227,13 @@ static bool same_integer(double high, double low, double other_high, double othe
 }
 
 /* Both checksums of C (m, n) = op(A) op(B). */
-static bool sums_agree(const rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda,
-                       const double *b, int64_t ldb, const double *restrict c, int64_t ldc)
+static bool sums_agree(const rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                       const double *a, int64_t lda, const double *b, int64_t ldb, const double *restrict c,
+                       int64_t ldc)
 {
-    double *w = g->sums, *w_high = w + RT_CHECK_MAX, *w_low = w_high + RT_CHECK_MAX, *restrict c_high = w_low + RT_CHECK_MAX,
-           *restrict c_low = c_high + RT_CHECK_MAX, *high = c_low + RT_CHECK_MAX, *low = high + RT_CHECK_MAX;
+    double *w = g->sums, *w_high = w + RT_CHECK_MAX, *w_low = w_high + RT_CHECK_MAX,
+           *restrict c_high = w_low + RT_CHECK_MAX, *restrict c_low = c_high + RT_CHECK_MAX,
+           *high = c_low + RT_CHECK_MAX, *low = high + RT_CHECK_MAX;
     /* rows of C against A (B 1): B 1 are the row sums of op(B), (k, n) */
     sum_rows(tb, k, n, b, ldb, w);
     split(k, w, w_high, w_low);
@@ -268,8 +276,8 @@ static bool sums_agree(const rt_checked_gemm *g, bool ta, bool tb, int64_t m, in
     return true;
 }
 
-void rt_gemm_exact(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b,
-                   int64_t ldb, double *c, int64_t ldc)
+void rt_gemm_exact(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a,
+                   int64_t lda, const double *b, int64_t ldb, double *c, int64_t ldc)
 {
     if (m > RT_CHECK_MAX || n > RT_CHECK_MAX || k > RT_CHECK_MAX) {
         rt_gemm_plain(ta, tb, m, n, k, a, lda, b, ldb, c, ldc);
@@ -283,8 +291,9 @@ void rt_gemm_exact(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, i
     rt_gemm_plain(ta, tb, m, n, k, a, lda, b, ldb, c, ldc);
 }
 
-double rt_gemm_rounded(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda,
-                       const double *b, int64_t ldb, double *c, int64_t ldc, double a_max, double b_max)
+double rt_gemm_rounded(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                       const double *a, int64_t lda, const double *b, int64_t ldb, double *c, int64_t ldc,
+                       double a_max, double b_max)
 {
     const bool large = m > RT_CHECK_MAX || n > RT_CHECK_MAX || k > RT_CHECK_MAX;
     (large ? rt_gemm_plain : g->gemm)(ta, tb, m, n, k, a, lda, b, ldb, c, ldc);
@@ -293,8 +302,10 @@ double rt_gemm_rounded(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t 
     g->products++;
     /* Each sum of n (or m) elements, and its counterpart, is rounded at most k + n times on terms that total at most
      * k n a_max b_max; an element that is off by more than twice that shows in its row. */
-    const double wide = (double)(n > m ? n : m), tolerance = 2 * (double)(k + n + m) * 0x1p-53 * (double)k * wide * a_max * b_max;
-    double *w = g->sums, *want = w + RT_CHECK_MAX, *got = want + RT_CHECK_MAX, *none = got + RT_CHECK_MAX, *zero = none + RT_CHECK_MAX;
+    const double wide = (double)(n > m ? n : m),
+                 tolerance = 2 * (double)(k + n + m) * 0x1p-53 * (double)k * wide * a_max * b_max;
+    double *w = g->sums, *want = w + RT_CHECK_MAX, *got = want + RT_CHECK_MAX, *none = got + RT_CHECK_MAX,
+           *zero = none + RT_CHECK_MAX;
     bool right = true;
     memset(zero, 0, (size_t)k * sizeof *zero);
     sum_rows(tb, k, n, b, ldb, w);

@@ -242,7 +242,8 @@ rt_status rt_cli_bench(rt_cli *c)
                        "bench runs in one process. Hint: without mpirun; OMP_NUM_THREADS sets the threads");
     if (o->n_arguments > 0)
         return rt_fail(c->ctx, RT_ERR_ARG, "bench takes no argument, not %s", o->arguments[0]);
-#if defined(__GLIBC__) /* memory stays with the process from one repetition to the next, as it does        \
+#if defined(                                                                                               \
+    __GLIBC__) /* memory stays with the process from one repetition to the next, as it does        \
                           between the tiles of a run */
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 30);
     (void)mallopt(M_TRIM_THRESHOLD, 1 << 30);

@@ -47,7 +47,8 @@ static rt_status fill_input(rt_cli *c, gen_file *f, rt_tensor_id t)
         return RT_ERR_NOMEM;
     const int64_t tokens = f->p->batch * length;
     rt_context *ctx = c->ctx;
-#pragma omp parallel for schedule(static, 64) default(none) shared(o, f, t, rows, tokens, length, heads, width, ctx)
+#pragma omp parallel for schedule(static, 64) default(none)                                                \
+    shared(o, f, t, rows, tokens, length, heads, width, ctx)
     for (int64_t i = 0; i < tokens; i++) {
         double *row = rows + omp_get_thread_num() * width;
         for (int64_t h = 0; h < heads; h++) {
@@ -71,10 +72,13 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
         int64_t s, h, w;
         rt_cli_shape(p, order[i], &s, &h, &w);
         f.dtype[order[i]] = order[i] == RT_LSE ? (o->dtype == RT_F64 ? RT_F64 : RT_F32) : o->dtype;
-        decl[i] = (rt_tensor_decl){
-            .name = rt_tensor_name(order[i]), .dtype = f.dtype[order[i]], .ndim = 4, .shape = {p->batch, s, h, w}};
+        decl[i] = (rt_tensor_decl){.name = rt_tensor_name(order[i]),
+                                   .dtype = f.dtype[order[i]],
+                                   .ndim = 4,
+                                   .shape = {p->batch, s, h, w}};
         if (order[i] == RT_LSE)
-            decl[i] = (rt_tensor_decl){.name = "lse", .dtype = f.dtype[RT_LSE], .ndim = 3, .shape = {p->batch, h, s}};
+            decl[i] = (rt_tensor_decl){
+                .name = "lse", .dtype = f.dtype[RT_LSE], .ndim = 3, .shape = {p->batch, h, s}};
     }
     rt_file_writer file;
     RT_TRY(rt_file_create(c->ctx, path, decl, n, spec, &file));
@@ -84,7 +88,8 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
     for (int64_t i = 0; i < inputs && st == RT_OK; i++)
         st = fill_input(c, &f, order[i]);
     if (st == RT_OK && o->results)
-        st = rt_generate_results(c->ctx, o->family, p, &(rt_result_io){.load = load, .store = store, .arg = &f});
+        st = rt_generate_results(c->ctx, o->family, p,
+                                 &(rt_result_io){.load = load, .store = store, .arg = &f});
     if (st != RT_OK) {
         rt_file_abandon(&file);
         return st;
@@ -114,7 +119,9 @@ rt_status rt_cli_gen(rt_cli *c)
     if (o->results) {
         (void)rt_declared_of("f64", &spec.declared);
         if (o->forward_only)
-            st = rt_fail(c->ctx, RT_ERR_ARG, "--results makes gradients, for which --forward-only leaves no dout. Hint: one of the two");
+            st = rt_fail(
+                c->ctx, RT_ERR_ARG,
+                "--results makes gradients, for which --forward-only leaves no dout. Hint: one of the two");
     }
     if (st == RT_OK)
         st = rt_spec_write(c->ctx, &spec, &text);

@@ -49,12 +49,15 @@ static const struct {
     {"declare", 1022, "KEY=VALUE", CHECK,
      "override a key of the spec's arithmetic, e.g. exp=2.4e-7; may be repeated"},
     {"delta", 1023, "X", CHECK, "chance that a right result is called SUSPECT, per tensor (default 1e-6)"},
-    {"budget", 1032, "TIME", CHECK, "judge everything if it fits in this time (60s; suffixes s, m, h), else samples"},
+    {"budget", 1032, "TIME", CHECK,
+     "judge everything if it fits in this time (60s; suffixes s, m, h), else samples"},
     {"full", 1033, NULL, CHECK, "judge everything, however long it takes"},
-    {"samples", 1034, "N", CHECK, "how many (token, head) rows, and as many keys, a sample has (default 1024)"},
+    {"samples", 1034, "N", CHECK,
+     "how many (token, head) rows, and as many keys, a sample has (default 1024)"},
     {"sample", 1036, "WHAT", CHECK, "auto (default: as the budget demands), keys, both"},
     {"truth", 1035, "NAME", CHECK, "exact (default: correctly rounded) or f64 (binary64 with its radius)"},
-    {"json", 1024, NULL, PLAN | CHECK | DIFF | INFO | BENCH, "JSON instead of text: one object (bench: an array of rows)"},
+    {"json", 1024, NULL, PLAN | CHECK | DIFF | INFO | BENCH,
+     "JSON instead of text: one object (bench: an array of rows)"},
     {"fingerprint", 1025, NULL, RUN | INFO, "one order-free fingerprint per tensor, by original position"},
     {"verify", 1026, NULL, PLAN, "say that the plan is proved (plan and run always prove it first)"},
     {"list", 1027, NULL, PLAN, "the planners, one a line"},
@@ -63,7 +66,8 @@ static const struct {
     {"results", 1031, NULL, GEN, "family tracer: out, lse, dq, dk, dv too, by closed form, for any length"},
     {"iters", 1040, "N", BENCH, "timed repetitions (default 5)"},
     {"warmup", 1041, "N", BENCH, "repetitions before them that are not timed (default 1)"},
-    {"peer", 1042, NULL, BENCH, "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
+    {"peer", 1042, NULL, BENCH,
+     "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
     {"output", 'o', "FOLDER", GEN | RUN, "where the dump goes; appears complete or not at all"},
     {"force", 1030, NULL, GEN | RUN, "replace an existing output folder"},
     {"quiet", 'q', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "no progress on the terminal"},
@@ -164,7 +168,10 @@ static rt_status parse_time(rt_context *ctx, const char *flag, const char *text,
 {
     char *end = NULL;
     const double v = strtod(text, &end);
-    const double unit = strcmp(end, "m") == 0 ? 60 : strcmp(end, "h") == 0 ? 3600 : *end == '\0' || strcmp(end, "s") == 0 ? 1 : 0;
+    const double unit = strcmp(end, "m") == 0                   ? 60
+                        : strcmp(end, "h") == 0                 ? 3600
+                        : *end == '\0' || strcmp(end, "s") == 0 ? 1
+                                                                : 0;
     if (end == text || !(v > 0) || !isfinite(v) || !(unit > 0))
         return rt_fail(ctx, RT_ERR_ARG, "--%s %s: a positive time is needed, e.g. 60s, 5m, 1h", flag, text);
     *out = v * unit;
@@ -338,8 +345,12 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     case 1034:
         return parse_int(ctx, name, v, 1, big, &o->samples);
     case 1036:
-        o->sampling = strcmp(v, "keys") == 0 ? RT_SAMPLE_KEYS : strcmp(v, "both") == 0 ? RT_SAMPLE_BOTH : RT_SAMPLE_AUTO;
-        return o->sampling != RT_SAMPLE_AUTO || strcmp(v, "auto") == 0 ? RT_OK : unknown(ctx, name, v, "auto keys both");
+        o->sampling = strcmp(v, "keys") == 0   ? RT_SAMPLE_KEYS
+                      : strcmp(v, "both") == 0 ? RT_SAMPLE_BOTH
+                                               : RT_SAMPLE_AUTO;
+        return o->sampling != RT_SAMPLE_AUTO || strcmp(v, "auto") == 0
+                   ? RT_OK
+                   : unknown(ctx, name, v, "auto keys both");
     case 1035:
         if (strcmp(v, "exact") != 0 && strcmp(v, "f64") != 0)
             return unknown(ctx, name, v, "exact f64");

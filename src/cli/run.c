@@ -310,8 +310,12 @@ rt_status rt_cli_run(rt_cli *c)
     if (o->output != NULL)
         st = open_files(c, &s, &plan, backward, &aside);
     rt_run_stats stats = {0};
-    const rt_run_io io = {
-        .load = load, .store = store, .arg = &s, .backward = backward, .result = s.result, .lse_result = s.lse};
+    const rt_run_io io = {.load = load,
+                          .store = store,
+                          .arg = &s,
+                          .backward = backward,
+                          .result = s.result,
+                          .lse_result = s.lse};
     if (st == RT_OK)
         st = rt_run(c->ctx, c->comm, s.p, &layout, &plan, arith, &io, &stats);
     st = close_files(c, &s, st, &aside);

@@ -64,10 +64,10 @@ static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_lay
     }
     s->lambda[RT_OUT] = lambda_for(tensor_elements(p, RT_OUT), delta);
     const int32_t groups = partial_groups(plan, &plan->forward);
-    RT_TRY(rt_cut_create(ctx, p->seqlen_k, groups > 1 ? l->side[RT_SIDE_KV].rank_of : NULL, groups, RT_BLOCK_K,
-                         &s->key_groups));
-    RT_TRY(rt_cut_create(ctx, p->seqlen_q, groups > 1 ? l->side[RT_SIDE_Q].rank_of : NULL, groups, RT_BLOCK_Q,
-                         &s->query_groups));
+    RT_TRY(rt_cut_create(ctx, p->seqlen_k, groups > 1 ? l->side[RT_SIDE_KV].rank_of : NULL, groups,
+                         RT_BLOCK_K, &s->key_groups));
+    RT_TRY(rt_cut_create(ctx, p->seqlen_q, groups > 1 ? l->side[RT_SIDE_Q].rank_of : NULL, groups,
+                         RT_BLOCK_Q, &s->query_groups));
     return rt_sweep_memory(ctx, s);
 }
 
@@ -95,7 +95,8 @@ static int64_t per_head(int64_t samples, int64_t heads, int64_t most)
 }
 
 /* Decide by cost; alike on every process, since process 0's clock counts. */
-static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sweep_work *work, decision *d, double *estimate)
+static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sweep_work *work, decision *d,
+                        double *estimate)
 {
     const rt_problem *p = s->p;
     const double pairs = total_pairs(s), processes = rt_comm_size(comm), budget = s->o->budget_seconds;
@@ -120,9 +121,11 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
     if (*estimate <= budget)
         return RT_OK;
     const bool gradients = s->any[RT_DK] || s->any[RT_DV];
-    const double row_part = (double)d->n_rows / (double)p->seqlen_q, key_part = (double)d->n_keys / (double)p->seqlen_k;
+    const double row_part = (double)d->n_rows / (double)p->seqlen_q,
+                 key_part = (double)d->n_keys / (double)p->seqlen_k;
     const double keys = gradients ? pairs * key_part * cost.keys * unit : 0;
-    if (gradients && pairs * cost.rows * unit + keys <= budget) { /* every query's lse and delta can be had */
+    if (gradients &&
+        pairs * cost.rows * unit + keys <= budget) { /* every query's lse and delta can be had */
         d->extent = SAMPLED_KEYS;
         d->exact = false;
         return RT_OK;
@@ -133,7 +136,8 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
 }
 
 /* The blocks of a pair's sample in place of all of them. */
-static rt_status cut_sample(rt_context *ctx, const rt_sweep *s, const rt_layout *l, rt_side side, int64_t n, rt_cut *cut)
+static rt_status cut_sample(rt_context *ctx, const rt_sweep *s, const rt_layout *l, rt_side side, int64_t n,
+                            rt_cut *cut)
 {
     int64_t *list = rt_alloc(ctx, n, sizeof *list);
     if (list == NULL)
@@ -142,7 +146,8 @@ static rt_status cut_sample(rt_context *ctx, const rt_sweep *s, const rt_layout 
     rt_cut_reset(cut);
     /* as many blocks as threads, where the sample is small */
     const int64_t most = side == RT_SIDE_Q ? RT_BLOCK_Q : RT_BLOCK_K, threads = omp_get_max_threads();
-    const rt_status st = rt_cut_from_list(ctx, list, n, rt_max64(16, rt_min64(most, (n + threads - 1) / threads)), cut);
+    const rt_status st =
+        rt_cut_from_list(ctx, list, n, rt_max64(16, rt_min64(most, (n + threads - 1) / threads)), cut);
     rt_free(list);
     return st;
 }
@@ -160,8 +165,8 @@ static void block_done(rt_sweep *s, int64_t *done, int64_t total)
         s->in->release(s->in->arg);
 }
 
-static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, rt_sweep_work *work, rt_verdict *v, int64_t *done,
-                            int64_t total)
+static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, rt_sweep_work *work,
+                            rt_verdict *v, int64_t *done, int64_t total)
 {
     const int64_t group = s->p->heads_q / s->p->heads_kv;
     rt_truths truths = {0};
@@ -185,9 +190,11 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
     }
     const int64_t n = group * s->queries.blocks;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, group, n, done, total)
-    for (int64_t i = 0; i < n; i++) { /* the last rows see the most keys under a causal mask: they come first */
+    for (int64_t i = 0; i < n;
+         i++) { /* the last rows see the most keys under a causal mask: they come first */
         rt_gemm_alone();
-        rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group, &work[omp_get_thread_num()]);
+        rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group,
+                      &work[omp_get_thread_num()]);
         block_done(s, done, total);
     }
     if (s->any[RT_DK] || s->any[RT_DV]) {
@@ -252,11 +259,14 @@ static void describe(const rt_sweep *s, const decision *d, rt_verdict *v)
     const rt_problem *p = s->p;
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
         const bool key = is_key_side((rt_tensor_id)t);
-        const int64_t heads = p->batch * (key ? p->heads_kv : p->heads_q), length = key ? p->seqlen_k : p->seqlen_q;
+        const int64_t heads = p->batch * (key ? p->heads_kv : p->heads_q),
+                      length = key ? p->seqlen_k : p->seqlen_q;
         const bool sampled = key ? d->extent != ALL : d->extent == SAMPLED_BOTH;
         v->total[t] = heads * length;
         v->judged[t] = v->tensor[t].judged ? heads * (!sampled ? length : key ? d->n_keys : d->n_rows) : 0;
-        v->truth[t] = d->exact && !(key && d->extent != ALL) && !(t == RT_LSE && s->in->lse_base2) ? RT_TRUTH_EXACT : RT_TRUTH_F64;
+        v->truth[t] = d->exact && !(key && d->extent != ALL) && !(t == RT_LSE && s->in->lse_base2)
+                          ? RT_TRUTH_EXACT
+                          : RT_TRUTH_F64;
     }
     v->given_lse = d->extent == SAMPLED_BOTH && (v->tensor[RT_DK].judged || v->tensor[RT_DV].judged);
 }
@@ -290,9 +300,11 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
         s.any[RT_DK] = s.any[RT_DV] = false; /* nothing to be given: report them as not judged */
     const int64_t pairs = p->batch * p->heads_kv,
                   mine = (pairs + rt_comm_size(comm) - 1 - rt_comm_rank(comm)) / rt_comm_size(comm);
-    const int64_t row_blocks = ((d.extent == SAMPLED_BOTH ? d.n_rows : p->seqlen_q) + RT_BLOCK_Q - 1) / RT_BLOCK_Q,
+    const int64_t row_blocks =
+                      ((d.extent == SAMPLED_BOTH ? d.n_rows : p->seqlen_q) + RT_BLOCK_Q - 1) / RT_BLOCK_Q,
                   key_blocks = ((d.extent != ALL ? d.n_keys : p->seqlen_k) + RT_BLOCK_K - 1) / RT_BLOCK_K;
-    const int64_t blocks = p->heads_q / p->heads_kv * row_blocks + (s.any[RT_DK] || s.any[RT_DV] ? key_blocks : 0);
+    const int64_t blocks =
+        p->heads_q / p->heads_kv * row_blocks + (s.any[RT_DK] || s.any[RT_DV] ? key_blocks : 0);
     int64_t done = 0;
     for (int64_t i = rt_comm_rank(comm); i < pairs && st == RT_OK; i += rt_comm_size(comm)) {
         s.b = i / p->heads_kv;

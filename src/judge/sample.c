@@ -21,7 +21,8 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-void rt_sample_positions(const rt_layout_side *side, int64_t n, uint64_t seed, int which, int64_t b, int64_t g, int64_t *out)
+void rt_sample_positions(const rt_layout_side *side, int64_t n, uint64_t seed, int which, int64_t b,
+                         int64_t g, int64_t *out)
 {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     for (int64_t i = 0; i < n; i++) {
@@ -30,7 +31,8 @@ void rt_sample_positions(const rt_layout_side *side, int64_t n, uint64_t seed, i
         rt_philox(key, counter, word);
         const int64_t first = side->length / n * i + side->length % n * i / n,
                       end = side->length / n * (i + 1) + side->length % n * (i + 1) / n;
-        out[i] = side->pos[first + (int64_t)((((uint64_t)word[0] << 32) | word[1]) % (uint64_t)(end - first))];
+        out[i] =
+            side->pos[first + (int64_t)((((uint64_t)word[0] << 32) | word[1]) % (uint64_t)(end - first))];
     }
     qsort(out, (size_t)n, sizeof *out, ascending);
 }
@@ -49,7 +51,8 @@ rt_status rt_cut_from_list(rt_context *ctx, const int64_t *positions, int64_t n,
 }
 
 /* A sweep of one head over the first tokens, full mask: every pair counts the same. */
-static rt_status probe(rt_context *ctx, const rt_sweep *like, rt_sweep_work *work, rt_problem *p, rt_sweep *s, int64_t n, rt_cost *out)
+static rt_status probe(rt_context *ctx, const rt_sweep *like, rt_sweep_work *work, rt_problem *p,
+                       rt_sweep *s, int64_t n, rt_cost *out)
 {
     s->ctx = ctx;
     s->p = p;
@@ -159,7 +162,9 @@ void rt_given_records(rt_sweep *s)
             rt_sweep_norms(dout, Dv, &r->g1, &r->g2);
             for (int64_t d = 0; d < Dv; d++)
                 r->delta += dout[d] * out[d];
-            if (!isfinite(r->delta + r->lse + r->q1 + r->g1)) { /* what hangs on it is not judged here; the row itself is, where it is sampled */
+            if (!isfinite(
+                    r->delta + r->lse + r->q1 +
+                    r->g1)) { /* what hangs on it is not judged here; the row itself is, where it is sampled */
                 r->bad_p = r->bad_s = r->bad_g = 1;
                 r->lse = r->delta = r->q1 = r->q2 = r->g1 = r->g2 = 0;
             }

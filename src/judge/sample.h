@@ -6,16 +6,19 @@
 
 /* n distinct positions of one side, ascending: one from each of n equal runs of the slots, rank after rank, so that ranks, halves and
  * documents are all visited; chosen by (seed, side, b, g). */
-void rt_sample_positions(const rt_layout_side *side, int64_t n, uint64_t seed, int which, int64_t b, int64_t g, int64_t *out);
+void rt_sample_positions(const rt_layout_side *side, int64_t n, uint64_t seed, int which, int64_t b,
+                         int64_t g, int64_t *out);
 /* Blocks of such a list (ascending positions). */
-rt_status rt_cut_from_list(rt_context *ctx, const int64_t *positions, int64_t n, int64_t block, rt_cut *out) RT_NODISCARD;
+rt_status rt_cut_from_list(rt_context *ctx, const int64_t *positions, int64_t n, int64_t block,
+                           rt_cut *out) RT_NODISCARD;
 
 /* Nanoseconds per (row, key) pair of one head, all threads together: of rows, of keys, of their exact truths.  Measured on the first tokens
  * of this problem's first head. */
 typedef struct {
     double rows, keys, exact_rows, exact_all;
 } rt_cost;
-rt_status rt_judge_cost(rt_context *ctx, const rt_sweep *like, rt_sweep_work *work, rt_cost *out) RT_NODISCARD;
+rt_status rt_judge_cost(rt_context *ctx, const rt_sweep *like, rt_sweep_work *work,
+                        rt_cost *out) RT_NODISCARD;
 
 /* Row records of every query of the pair from the dump's own lse and out, the bounds of the sampled rows (in `queries`) carried along: the
  * largest of lse's, and of delta's in units of ||dO||. */

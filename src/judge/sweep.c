@@ -81,8 +81,8 @@ rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_wo
                              11 * K * (D + Dv),
                              3 * X};
     double **const at[] = {&w->q,    &w->dout, &w->k,   &w->v,     &w->kk,   &w->vv,  &w->s,
-                     &w->m2,   &w->m5,   &w->acc, &w->big,   &w->prev, &w->top, &w->t_abs,
-                     &w->t_sq, &w->vis,  &w->row, &w->three, &w->keys, &w->got};
+                           &w->m2,   &w->m5,   &w->acc, &w->big,   &w->prev, &w->top, &w->t_abs,
+                           &w->t_sq, &w->vis,  &w->row, &w->three, &w->keys, &w->got};
     memset(w, 0, sizeof *w);
     w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
@@ -195,7 +195,8 @@ void rt_sweep_take_exact(const double *exact, double open, int64_t n, double *tr
         const double known = 0x1p-52 * fabs(exact[d]) + open;
         bounds[d].bound += known - bounds[d].radius;
         bounds[d].lambda += known - bounds[d].radius;
-        bounds[d].radius = open > 0 ? known : 0; /* decided: exact[d] rounds to what the true value rounds to */
+        bounds[d].radius =
+            open > 0 ? known : 0; /* decided: exact[d] rounds to what the true value rounds to */
         truth[d] = exact[d];
     }
 }
@@ -216,7 +217,8 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
     s->k1 = rt_alloc(ctx, 4 * Sk + 2 * p->dim_v + 2 * p->dim, sizeof *s->k1);
     s->k_bad = rt_alloc(ctx, 2 * Sk, 1);
     s->rows = rt_alloc(ctx, p->heads_q / p->heads_kv * Sq, sizeof *s->rows);
-    if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL || s->rows == NULL)
+    if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL ||
+        s->rows == NULL)
         return RT_ERR_NOMEM;
     s->hi = s->lo + Sq;
     s->col_lo = s->hi + Sq;

@@ -12,7 +12,8 @@
 #include "judge/budget.h"
 
 /* The elementwise loops are compiled for AVX2 too and chosen at run time; the operations, and so the bits, are the same. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&   \
+    !defined(__SANITIZE_THREAD__)
 #define RT_SWEEP_WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define RT_SWEEP_WIDE
@@ -60,9 +61,10 @@ typedef struct rt_sweep {
     double *v_max2;            /* Dv: largest v^2 */
     uint8_t *k_bad, *v_bad;    /* Sk: 0, 1 infinity, 2 NaN */
     bool any_bad;
-    bool lean; /* samples of long sequences: det and sys of gradients without products of their own (budget.h) */
+    /* samples of long sequences: det and sys of gradients without products of their own (budget.h) */
+    bool lean;
     double *k_max, *q_max, *g_max; /* largest |k_d|, |q_d|, |dO_d| of the pair: D, D, Dv; lean only */
-    rt_row_record *rows; /* (heads of the group, Sq) */
+    rt_row_record *rows;           /* (heads of the group, Sq) */
     /* Exact truths of the pair, NULL: binary64's.  By (head of the group, index in queries.order), by index in keys.order. */
     double *x_out, *x_lse, *x_dq, *x_dk, *x_dv;
     /* By row: 0, or the error bound of an element whose rounding was left open; infinity: no exact value. */
@@ -130,7 +132,8 @@ rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n);
 
 /* sum c|x| <= where no product with x^2 was made for c (lean): sum c x_max, and, by Cauchy-Schwarz with the random reading v, whose product
  * is there, sqrt(sum c^2 / v) sqrt(sum v x^2); else sqrt(sum c) sqrt(sum c x^2). */
-static inline double rt_sweep_spread(bool lean, double sum, double sum_over_var, double product, double var_product, double x_max)
+static inline double rt_sweep_spread(bool lean, double sum, double sum_over_var, double product,
+                                     double var_product, double x_max)
 {
     return lean ? fmin(sum * x_max, sqrt(sum_over_var * var_product)) : sqrt(sum * product);
 }

@@ -12,17 +12,17 @@
 enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K, SUMS = 11 };
 
 typedef struct {
-    int64_t nk, first;                     /* keys.order[first .. first + nk - 1] */
-    const int64_t *pos;                    /* their positions, ascending */
+    int64_t nk, first;  /* keys.order[first .. first + nk - 1] */
+    const int64_t *pos; /* their positions, ascending */
     double k1[K], k2[K], v1[K], v2[K];
-    int64_t lo, hi;                        /* queries that see any of them: [lo, hi) */
-    double keys[K];                        /* (query, head) pairs that see each key */
-    double e_k[K], y_k[K], e_v[K], y_v[K]; /* column sums of the det and sys readings */
+    int64_t lo, hi;                            /* queries that see any of them: [lo, hi) */
+    double keys[K];                            /* (query, head) pairs that see each key */
+    double e_k[K], y_k[K], e_v[K], y_v[K];     /* column sums of the det and sys readings */
     double oe_k[K], oy_k[K], oe_v[K], oy_v[K]; /* of their squares over var, lean only */
     int64_t partials[K];
     bool in_partial[K];
     uint8_t bad_k[K], bad_v[K];
-    bool bad_g; /* some row of dO that a key needs is not finite */
+    bool bad_g;                          /* some row of dO that a key needs is not finite */
     double s_det[K], s_var[K], s_sys[K]; /* rounding P or dS and adding: by the rows that see the key */
 } key_block;
 
@@ -34,10 +34,11 @@ typedef struct {
 
 /* The readings of one row against the block: P and dS in p and ds (which comes as dP), and their sums by key. */
 RT_SWEEP_WIDE
-static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_terms *g, const rt_row_record *rec, key_block *x,
-                     const double *restrict score, const double *restrict visible, const double *restrict p, double *restrict ds,
-                     double *restrict pe, double *restrict pv, double *restrict py, double *restrict e, double *restrict var_ds,
-                     double *restrict y)
+static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_terms *g,
+                     const rt_row_record *rec, key_block *x, const double *restrict score,
+                     const double *restrict visible, const double *restrict p, double *restrict ds,
+                     double *restrict pe, double *restrict pv, double *restrict py, double *restrict e,
+                     double *restrict var_ds, double *restrict y)
 {
     const rt_budget *b = &s->budget;
     const double L = rec->lse, delta = rec->delta, tau = b->tau_p, tau2 = tau * tau, eta = b->eta;
@@ -45,7 +46,8 @@ static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_t
     const double *restrict s_det = x->s_det, *restrict s_var = x->s_var, *restrict s_sys = x->s_sys;
     const int64_t n = x->nk;
     for (int64_t j = 0; j < n; j++) {
-        const double vis = visible[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]), z = fabs(score[j] - L);
+        const double vis = visible[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]),
+                     z = fabs(score[j] - L);
         double rho = g->det1 * k1[j] + t->u * (2 * a + 2 * z) + g->det0;
         rho += rho * rho;
         const double var = g->var1 * k2[j] + t->u2 * ((t->half_d + 2) * a * a + 2 * z * z + 3) + rec->var_l;
@@ -55,8 +57,10 @@ static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_t
         pe[j] = p[j] * (rho + s_det[j]) + (tau + eta) * vis;
         pv[j] = p2 * (var + s_var[j]) + tau2 * vis;
         py[j] = p[j] * (sys + s_sys[j]) + eta * vis;
-        e[j] = p[j] * (rho * au + g->g1 * v1[j] + rec->det_d) + s_det[j] * ag + (tau + eta * (1 + au)) * vis;
-        var_ds[j] = p2 * (var * u * u + t->u2 * g->half_v * dp * dp + g->g2 * v2[j] + rec->var_d) + s_var[j] * grad * grad + tau2 * vis;
+        e[j] =
+            p[j] * (rho * au + g->g1 * v1[j] + rec->det_d) + s_det[j] * ag + (tau + eta * (1 + au)) * vis;
+        var_ds[j] = p2 * (var * u * u + t->u2 * g->half_v * dp * dp + g->g2 * v2[j] + rec->var_d) +
+                    s_var[j] * grad * grad + tau2 * vis;
         y[j] = p[j] * (sys * au + g->g_sys * v1[j] + rec->sys_d) + s_sys[j] * ag + eta * (1 + au) * vis;
     }
     for (int64_t j = 0; j < n; j++) {
@@ -179,15 +183,17 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
             const int64_t at = j * width + d;
             const double v = factor * a->value[at], steps = 0.5 * (f * a->t_abs[at] + fabs(v));
             const double M = fmax(fmax(f * a->top[at], steps), 0.5 * (f * a->h_abs[at] + fabs(v)));
-            const double det = f * rt_sweep_spread(s->lean, e[j], over_e[j], a->det[at], a->var[at], x_max[d]) + 2 * b->u * fabs(v) +
-                               (heads - 1) * b->u * 2 * M + ub * f * a->t_abs[at] + (joins + 1) * tb +
-                               (joins > 0 ? joins * (2 * b->u_gs * M + b->tau_gs) : 0) +
-                               b->u_gb * f * a->h_abs[at] + more * b->tau_gb + flushed;
+            const double det =
+                f * rt_sweep_spread(s->lean, e[j], over_e[j], a->det[at], a->var[at], x_max[d]) +
+                2 * b->u * fabs(v) + (heads - 1) * b->u * 2 * M + ub * f * a->t_abs[at] + (joins + 1) * tb +
+                (joins > 0 ? joins * (2 * b->u_gs * M + b->tau_gs) : 0) + b->u_gb * f * a->h_abs[at] +
+                more * b->tau_gb + flushed;
             const double var = f2 * a->var[at] + u2 * (n + 4 * (heads - 1)) * M * M + 3 * u2 * v * v +
                                ub * ub * f2 * a->t_sq[at] + (joins + 1) * tb * tb +
                                (joins > 0 ? joins * (4 * gs2 * M * M + b->tau_gs * b->tau_gs) : 0) +
                                b->u_gb * b->u_gb * f2 * a->h_sq[at] + more * b->tau_gb * b->tau_gb;
-            const double sys = f * rt_sweep_spread(s->lean, y[j], over_y[j], a->sys[at], a->var[at], x_max[d]) + flushed;
+            const double sys =
+                f * rt_sweep_spread(s->lean, y[j], over_y[j], a->sys[at], a->var[at], x_max[d]) + flushed;
             truth[d] = v;
             bounds[d] = x->keys[j] > 0 ? rt_budget_close(b, det, var, sys, s->lambda[t], s->in->dtype[t], v)
                                        : (rt_bounds){0};
@@ -196,9 +202,9 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
         const bool some = t == RT_DV && x->bad_g && mark_dims(s, x->pos[j], w->got, undefined);
         const double *exact = t == RT_DK ? s->x_dk : s->x_dv;
         if (exact != NULL && x->keys[j] > 0)
-            rt_sweep_take_exact(exact + (x->first + j) * width, (t == RT_DK ? s->open_dk : s->open_dv)[x->first + j], width, truth, bounds);
-        rt_tally_row(s, w, t, x->pos[j], s->g, width, truth, bounds,
-                     bad[j] > 0 || some ? undefined : NULL);
+            rt_sweep_take_exact(exact + (x->first + j) * width,
+                                (t == RT_DK ? s->open_dk : s->open_dv)[x->first + j], width, truth, bounds);
+        rt_tally_row(s, w, t, x->pos[j], s->g, width, truth, bounds, bad[j] > 0 || some ? undefined : NULL);
     }
 }
 

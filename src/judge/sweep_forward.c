@@ -374,9 +374,10 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
 
 /* The readings of one row against the block: dS in ds (which comes as dP). */
 RT_SWEEP_WIDE
-static void gradient_readings(const rt_budget *b, const rt_score_terms *c, const rt_grad_terms *g, const rt_sum_terms *sum,
-                              const rt_row_record *rec, const key_block *x, const double *restrict score,
-                              const double *restrict vis, const double *restrict p, double *restrict ds, double *restrict e,
+static void gradient_readings(const rt_budget *b, const rt_score_terms *c, const rt_grad_terms *g,
+                              const rt_sum_terms *sum, const rt_row_record *rec, const key_block *x,
+                              const double *restrict score, const double *restrict vis,
+                              const double *restrict p, double *restrict ds, double *restrict e,
                               double *restrict v, double *restrict y)
 {
     const double L = rec->lse, delta = rec->delta, tau = b->tau_p, tau2 = tau * tau, eta = b->eta;
@@ -389,9 +390,12 @@ static void gradient_readings(const rt_budget *b, const rt_score_terms *c, const
         const double var = g->var1 * k2[j] + c->u2 * ((c->half_d + 2) * a * a + 2 * z * z + 3);
         const double grad = p[j] * t, ag = fabs(grad);
         ds[j] = grad;
-        e[j] = p[j] * (rho * at + g->g1 * v1[j] + rec->det_d) + sum->det * ag + (tau + eta * (1 + at)) * vis[j];
-        v[j] = p[j] * p[j] * (var * t * t + c->u2 * g->half_v * dp * dp + g->g2 * v2[j]) + sum->var * grad * grad + tau2 * vis[j];
-        y[j] = p[j] * ((g->sys1 * k1[j] + g->sys0) * at + g->g_sys * v1[j] + rec->sys_d) + sum->sys * ag + eta * (1 + at) * vis[j];
+        e[j] = p[j] * (rho * at + g->g1 * v1[j] + rec->det_d) + sum->det * ag +
+               (tau + eta * (1 + at)) * vis[j];
+        v[j] = p[j] * p[j] * (var * t * t + c->u2 * g->half_v * dp * dp + g->g2 * v2[j]) +
+               sum->var * grad * grad + tau2 * vis[j];
+        y[j] = p[j] * ((g->sys1 * k1[j] + g->sys0) * at + g->g_sys * v1[j] + rec->sys_d) + sum->sys * ag +
+               eta * (1 + at) * vis[j];
     }
 }
 
@@ -486,15 +490,17 @@ static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
             const double t = s->p->scale * w->acc[at], mean = w->acc[nq * D + at], M = alpha * w->top[at];
             const double any = fmax(M, 0.5 * (alpha * w->t_abs[at] + fabs(t)));
             const double v_product = w->big[nq * D + at], k_max = s->k_max[d];
-            const double det = alpha * rt_sweep_spread(s->lean, r->sum_e[i], r->over_e[i], w->big[at], v_product, k_max) + 2 * b->u * fabs(t) +
-                               ub * alpha * w->t_abs[at] + (joins + 1) * tb +
-                               (joins > 0 ? joins * (2 * b->u_gs * any + b->tau_gs) : 0) + flushed;
+            const double det =
+                alpha * rt_sweep_spread(s->lean, r->sum_e[i], r->over_e[i], w->big[at], v_product, k_max) +
+                2 * b->u * fabs(t) + ub * alpha * w->t_abs[at] + (joins + 1) * tb +
+                (joins > 0 ? joins * (2 * b->u_gs * any + b->tau_gs) : 0) + flushed;
             const double var = alpha2 * (w->big[nq * D + at] + rec->var_d * mean * mean) +
                                rec->var_l * t * t + u2 * n * M * M + 3 * u2 * t * t +
                                ub * ub * alpha2 * w->t_sq[at] + (joins + 1) * tb * tb +
                                (joins > 0 ? joins * (4 * gs2 * any * any + b->tau_gs * b->tau_gs) : 0);
-            const double sys =
-                alpha * rt_sweep_spread(s->lean, r->sum_y[i], r->over_y[i], w->big[2 * nq * D + at], v_product, k_max) + flushed;
+            const double sys = alpha * rt_sweep_spread(s->lean, r->sum_y[i], r->over_y[i],
+                                                       w->big[2 * nq * D + at], v_product, k_max) +
+                               flushed;
             truth[d] = t;
             bounds[d] = rec->keys > 0 ? rt_budget_close(b, det, var, sys, s->lambda[RT_DQ], format, t)
                                       : (rt_bounds){0};

@@ -9,7 +9,10 @@
 #include <omp.h>
 #include <string.h>
 
-enum { KEYS = 256, CHUNK = 256 }; /* keys of a tile; rows, or keys of a gradient, that one thread takes at a time */
+enum {
+    KEYS = 256,
+    CHUNK = 256
+}; /* keys of a tile; rows, or keys of a gradient, that one thread takes at a time */
 
 static int64_t chunk(int64_t n, int64_t at, int64_t size)
 {
@@ -66,10 +69,10 @@ typedef struct {
     rt_context *ctx;
     rt_sweep *s;
     rt_truths *t;
-    rt_problem one;         /* the problem with a batch of one: parts are addressed by b = 0 */
+    rt_problem one; /* the problem with a batch of one: parts are addressed by b = 0 */
     rt_exact_source source;
-    int64_t group, n;       /* rows of queries.order */
-    int64_t rows;           /* of a chunk */
+    int64_t group, n; /* rows of queries.order */
+    int64_t rows;     /* of a chunk */
     rt_status status;
     rt_certificate *certificate; /* by thread */
 } job;
@@ -102,7 +105,8 @@ static rt_part from_row(const rt_part *p, int64_t row)
 static void do_parts(const job *j, int64_t hl, rt_part row[RT_EXACT_DO])
 {
     const int64_t Dv = j->one.dim_v, width[RT_EXACT_DO] = {Dv, 1, 1, 1, 1, 1, 1};
-    lay(j->t->row + hl * j->n * (Dv + RT_EXACT_DO - 1), j->n, j->s->g * j->group + hl, RT_EXACT_DO, width, row);
+    lay(j->t->row + hl * j->n * (Dv + RT_EXACT_DO - 1), j->n, j->s->g * j->group + hl, RT_EXACT_DO, width,
+        row);
 }
 
 static rt_part key_part(const job *j, double *base, int64_t first, int64_t width)
@@ -110,7 +114,8 @@ static rt_part key_part(const job *j, double *base, int64_t first, int64_t width
     return (rt_part){.base = base + first * width, .batch = 0, .head = 0, .width = width, .head0 = j->s->g};
 }
 
-static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, int64_t nq, const rt_part *state)
+static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, int64_t nq,
+                             const rt_part *state)
 {
     const rt_sweep *s = j->s;
     const int64_t Dv = j->one.dim_v, h = s->g * j->group + hl;
@@ -128,7 +133,8 @@ static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
         double *x = j->t->x_out + (hl * j->n + row0 + i) * Dv, *L = j->t->x_lse + hl * j->n + row0 + i;
         /* double-double leaves most binary64 results open, and MPFR for all of them would take for ever: they keep a radius */
         const rt_exact_source *resolve = out == RT_F64 || lse == RT_F64 ? NULL : &j->source;
-        RT_TRY(rt_exact_finish_row(ctx, s->p, resolve, s->b, h, s->queries.order[row0 + i], in, out, lse, x, L, grad,
+        RT_TRY(rt_exact_finish_row(ctx, s->p, resolve, s->b, h, s->queries.order[row0 + i], in, out, lse, x,
+                                   L, grad,
                                    j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT, open));
         j->t->open[hl * j->n + row0 + i] = open[0];
         j->t->open[(j->group + hl) * j->n + row0 + i] = open[1];
@@ -156,7 +162,8 @@ static rt_status output_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
 {
     rt_sweep *s = j->s;
     const int64_t D = j->one.dim, Dv = j->one.dim_v, h = s->g * j->group + hl, Sk = s->p->seqlen_k;
-    const int64_t nq = chunk(j->n, row0, j->rows), *pos = s->queries.order + row0, width[RT_EXACT_STATE] = {Dv, Dv, Dv, 1, 1, 1, 1};
+    const int64_t nq = chunk(j->n, row0, j->rows), *pos = s->queries.order + row0,
+                  width[RT_EXACT_STATE] = {Dv, Dv, Dv, 1, 1, 1, 1};
     double *store = rt_calloc(ctx, nq * (3 * Dv + 4), sizeof *store);
     if (store == NULL)
         return RT_ERR_NOMEM;
@@ -164,14 +171,15 @@ static rt_status output_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
     lay(store, nq, h, RT_EXACT_STATE, width, state);
     for (int64_t i = 0; i < nq; i++)
         *rt_part_at(&state[3], 0, h, i) = -RT_INF;
-    const rt_part q = {.base = j->t->q + (hl * j->n + row0) * D, .batch = 0, .head = 0, .width = D, .head0 = h};
+    const rt_part q = {
+        .base = j->t->q + (hl * j->n + row0) * D, .batch = 0, .head = 0, .width = D, .head0 = h};
     int64_t lo, hi;
     seen(s, pos, nq, &lo, &hi);
     rt_status st = RT_OK;
     for (int64_t key0 = lo / KEYS * KEYS; key0 < hi && st == RT_OK; key0 += KEYS) {
         const rt_part k = key_part(j, s->k, key0, D), v = key_part(j, s->v, key0, Dv);
-        st = rt_exact_forward_tile(ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h, h + 1, &q, &k, &v, state, false,
-                                   rt_gemm_openblas, products, NULL, NULL);
+        st = rt_exact_forward_tile(ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h,
+                                   h + 1, &q, &k, &v, state, false, rt_gemm_openblas, products, NULL, NULL);
     }
     if (st == RT_OK)
         st = finish_rows(j, ctx, hl, row0, nq, state);
@@ -184,7 +192,8 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
 {
     rt_sweep *s = j->s;
     const int64_t D = j->one.dim, Dv = j->one.dim_v, h = s->g * j->group + hl, Sk = s->p->seqlen_k;
-    const int64_t nq = chunk(j->n, row0, j->rows), *pos = s->queries.order + row0, width[RT_EXACT_DQ] = {D, D, D};
+    const int64_t nq = chunk(j->n, row0, j->rows), *pos = s->queries.order + row0,
+                  width[RT_EXACT_DQ] = {D, D, D};
     double *store = rt_calloc(ctx, nq * 3 * D, sizeof *store);
     if (store == NULL)
         return RT_ERR_NOMEM;
@@ -195,22 +204,24 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
         row[k] = from_row(&all[k], row0);
     int64_t lo, hi;
     seen(s, pos, nq, &lo, &hi);
-    const rt_part q = {.base = j->t->q + (hl * j->n + row0) * D, .batch = 0, .head = 0, .width = D, .head0 = h};
+    const rt_part q = {
+        .base = j->t->q + (hl * j->n + row0) * D, .batch = 0, .head = 0, .width = D, .head0 = h};
     rt_status st = RT_OK;
     for (int64_t key0 = lo / KEYS * KEYS; key0 < hi && st == RT_OK; key0 += KEYS) {
         const rt_part k = key_part(j, s->k, key0, D), v = key_part(j, s->v, key0, Dv);
         const rt_exact_grads x = {.q = &q, .k = &k, .v = &v, .row = row, .dq = dq};
-        st = rt_exact_backward_tile(ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h, h + 1, &x, rt_gemm_openblas, products,
-                                    NULL, NULL);
+        st = rt_exact_backward_tile(ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h,
+                                    h + 1, &x, rt_gemm_openblas, products, NULL, NULL);
     }
     const rt_dtype format = s->in->present[RT_DQ] ? s->in->dtype[RT_DQ] : RT_F32;
     for (int64_t i = 0; i < nq && st == RT_OK; i++) {
         double *x = j->t->x_dq + (hl * j->n + row0 + i) * D;
         const double *hi_part = rt_part_at(&dq[0], 0, h, i);
-        st = rt_exact_finish_gradient(ctx, s->p, NULL, RT_DQ, s->b, h, pos[i], hi_part, rt_part_at(&dq[1], 0, h, i),
-                                      rt_part_at(&dq[2], 0, h, i), format, x,
-                                      &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + RT_DQ],
-                                      &j->t->open[(2 * j->group + hl) * j->n + row0 + i]);
+        st = rt_exact_finish_gradient(
+            ctx, s->p, NULL, RT_DQ, s->b, h, pos[i], hi_part, rt_part_at(&dq[1], 0, h, i),
+            rt_part_at(&dq[2], 0, h, i), format, x,
+            &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + RT_DQ],
+            &j->t->open[(2 * j->group + hl) * j->n + row0 + i]);
         for (int64_t d = 0; d < D; d++)
             x[d] = settle(format, hi_part[d] * s->p->scale, x[d]);
     }
@@ -237,8 +248,8 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
         do_parts(j, hl, row);
         const rt_part q = {.base = j->t->q + hl * j->n * D, .batch = 0, .head = 0, .width = D, .head0 = h};
         const rt_exact_grads x = {.q = &q, .k = &k, .v = &v, .row = row, .dkv = dkv};
-        st = rt_exact_backward_tile(ctx, &j->one, j->n, s->queries.order, nk, s->keys_all + key0, h, h + 1, &x, rt_gemm_openblas, products, NULL,
-                                    NULL);
+        st = rt_exact_backward_tile(ctx, &j->one, j->n, s->queries.order, nk, s->keys_all + key0, h, h + 1,
+                                    &x, rt_gemm_openblas, products, NULL, NULL);
     }
     for (int64_t i = 0; i < nk && st == RT_OK; i++)
         for (int part = 0; part < 2 && st == RT_OK; part++) {
@@ -246,10 +257,11 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
             const rt_dtype format = s->in->present[t] ? s->in->dtype[t] : RT_F32;
             double *x = part == 0 ? j->t->x_dk + (key0 + i) * D : j->t->x_dv + (key0 + i) * Dv;
             const double *hi = rt_part_at(&dkv[3 * part], 0, s->g, i);
-            st = rt_exact_finish_gradient(ctx, s->p, NULL, t, s->b, s->g, key0 + i, hi, rt_part_at(&dkv[3 * part + 1], 0, s->g, i),
-                                          rt_part_at(&dkv[3 * part + 2], 0, s->g, i), format, x,
-                                          &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + t],
-                                          &j->t->open[3 * j->group * j->n + part * s->p->seqlen_k + key0 + i]);
+            st = rt_exact_finish_gradient(
+                ctx, s->p, NULL, t, s->b, s->g, key0 + i, hi, rt_part_at(&dkv[3 * part + 1], 0, s->g, i),
+                rt_part_at(&dkv[3 * part + 2], 0, s->g, i), format, x,
+                &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + t],
+                &j->t->open[3 * j->group * j->n + part * s->p->seqlen_k + key0 + i]);
             for (int64_t d = 0; d < (part == 0 ? D : Dv); d++)
                 x[d] = settle(format, hi[d] * (part == 0 ? s->p->scale : 1), x[d]);
         }
@@ -285,7 +297,13 @@ static rt_status spread(job *j, bool gradients)
 rt_status rt_truths_compute(rt_context *ctx, rt_sweep *s, rt_truths *t)
 {
     const int threads = omp_get_max_threads();
-    job j = {.ctx = ctx, .s = s, .t = t, .one = *s->p, .group = s->p->heads_q / s->p->heads_kv, .n = s->queries.n, .status = RT_OK};
+    job j = {.ctx = ctx,
+             .s = s,
+             .t = t,
+             .one = *s->p,
+             .group = s->p->heads_q / s->p->heads_kv,
+             .n = s->queries.n,
+             .status = RT_OK};
     /* Of the problem alone: the radius of a row depends on its tile, and a report must not depend on the threads. */
     j.rows = rt_max64(16, rt_min64(CHUNK, (j.group * j.n + 7) / 8));
     j.one.batch = 1;

@@ -53,7 +53,8 @@ rt_dd rt_dd_log(rt_dd x)
     rt_dd w = rt_dd_add_d(rt_dd_mul(md, rt_dd_exp1((rt_dd){-z, 0})), -1.0);
     w = rt_dd_add_d(w, -0.5 * w.hi * w.hi);
     rt_dd r = rt_dd_add_d(w, z);
-    const double l1 = 0x1.62e42feep-1, l2 = 0x1.a39ef35793c76p-33, l3 = 0x1.cc01f97b57a08p-87, k = (double)e;
+    const double l1 = 0x1.62e42feep-1, l2 = 0x1.a39ef35793c76p-33, l3 = 0x1.cc01f97b57a08p-87,
+                 k = (double)e;
     r = rt_dd_add(r, rt_two_prod(k, l2));
     r = rt_dd_add_d(r, k * l1);
     return rt_dd_add_d(r, k * l3);

@@ -4,4 +4,3 @@
 #define RT_W 2
 #define RT_DD_EXP_NAME rt_dd_exp_plain
 #include "number/dd_exp_body.h"
-

@@ -103,9 +103,14 @@ static inline rt_vdd rt_vdd_exp(rt_v y_hi, rt_v y_lo)
     r = rt_vquick(r.hi, r.lo + (yl - kl2.lo - k * 0x1.cc01f97b57a08p-87));
     const rt_vdd t = {r.hi * 0x1p-5, r.lo * 0x1p-5};
     const rt_v x = t.hi;
-    const rt_v q = 0x1.1111111111111p-7 + x * (0x1.6c16c16c16c17p-10 + x * (0x1.a01a01a01a01ap-13 + x * (0x1.a01a01a01a01ap-16 +
-                   x * (0x1.71de3a556c734p-19 + x * (0x1.27e4fb7789f5cp-22 + x * 0x1.ae64567f544e4p-26)))));
-    const rt_vdd i3 = rt_vquick(rt_v_set(0x1.5555555555555p-3), 0x1.5555555555555p-57 + x * (0x1.5555555555555p-5 + x * q));
+    const rt_v q = 0x1.1111111111111p-7 +
+                   x * (0x1.6c16c16c16c17p-10 +
+                        x * (0x1.a01a01a01a01ap-13 +
+                             x * (0x1.a01a01a01a01ap-16 +
+                                  x * (0x1.71de3a556c734p-19 +
+                                       x * (0x1.27e4fb7789f5cp-22 + x * 0x1.ae64567f544e4p-26)))));
+    const rt_vdd i3 = rt_vquick(rt_v_set(0x1.5555555555555p-3),
+                                0x1.5555555555555p-57 + x * (0x1.5555555555555p-5 + x * q));
     rt_vdd e = rt_vdd_add_d(rt_vdd_mul(t, i3), rt_v_set(0.5));
     e = rt_vdd_add(t, rt_vdd_mul(rt_vdd_mul(t, t), e));
     for (int s = 0; s < 5; s++) {

@@ -120,8 +120,8 @@ static rt_status counters_both(rt_context *ctx, const rt_plan *plan, const rt_pr
     return status;
 }
 
-rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p, const rt_layout *l,
-                        const rt_plan_print_options *o)
+rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p,
+                        const rt_layout *l, const rt_plan_print_options *o)
 {
     rt_counters c[2];
     RT_TRY(counters_both(ctx, plan, p, l, c));
@@ -129,7 +129,8 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
     text_counters(f, &c[0], false);
     text_counters(f, &c[1], true);
     if (o->verified)
-        fprintf(f, "# verified: every visible pair once forward and once backward, every result home, no buffer overwritten in use\n");
+        fprintf(f, "# verified: every visible pair once forward and once backward, every result home, no "
+                   "buffer overwritten in use\n");
     if (o->summary)
         goto counted;
     fprintf(
@@ -228,8 +229,8 @@ static void json_pass(FILE *f, const rt_pass *pass, const rt_counters *c, bool b
     fprintf(f, "}");
 }
 
-rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p, const rt_layout *l,
-                             const rt_plan_print_options *o)
+rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p,
+                             const rt_layout *l, const rt_plan_print_options *o)
 {
     rt_counters c[2];
     RT_TRY(counters_both(ctx, plan, p, l, c));

@@ -119,11 +119,14 @@ static void pair(closed *c)
 
 rt_status rt_generate_results(rt_context *ctx, rt_family f, const rt_problem *p, const rt_result_io *io)
 {
-    if (f != RT_FAMILY_TRACER || p->documents > 0 || (p->mask != RT_MASK_FULL && p->seqlen_q != p->seqlen_k))
+    if (f != RT_FAMILY_TRACER || p->documents > 0 ||
+        (p->mask != RT_MASK_FULL && p->seqlen_q != p->seqlen_k))
         return rt_fail(ctx, RT_ERR_ARG,
-                       "results by closed form: family tracer without documents, full or with Sq = Sk (family %s, %lld documents, Sq %lld, Sk "
+                       "results by closed form: family tracer without documents, full or with Sq = Sk "
+                       "(family %s, %lld documents, Sq %lld, Sk "
                        "%lld). Hint: `run` computes any other",
-                       rt_family_name(f), (long long)p->documents, (long long)p->seqlen_q, (long long)p->seqlen_k);
+                       rt_family_name(f), (long long)p->documents, (long long)p->seqlen_q,
+                       (long long)p->seqlen_k);
     const int threads = omp_get_max_threads();
     double *store = rt_alloc(ctx, threads * scratch_doubles(p), sizeof *store);
     if (store == NULL)

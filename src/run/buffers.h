@@ -40,8 +40,7 @@ rt_status rt_buffer_hold(rt_context *ctx, rt_buffer *b, rt_payload payload, cons
 rt_status rt_buffer_clear(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_shape *s,
                           const rt_piece *piece) RT_NODISCARD;
 /* Part number `part`, addressed from slot0 on. */
-rt_part rt_buffer_part(const rt_buffer *b, rt_payload payload, const rt_shape *s, int part,
-                       int64_t slot0);
+rt_part rt_buffer_part(const rt_buffer *b, rt_payload payload, const rt_shape *s, int part, int64_t slot0);
 /* Make room for `piece` beside the rows of its shard that the buffer holds; new rows hold nothing (zeros, m
  * = -inf).  Rows of another shard are dropped. */
 rt_status rt_buffer_extend(rt_context *ctx, rt_buffer *b, rt_payload payload, const rt_shape *s,

@@ -138,14 +138,17 @@ static rt_status load_inputs(const run_state *s, const rt_run_io *io)
         const rt_piece q = whole_shard(s, RT_SIDE_Q, r), kv = whole_shard(s, RT_SIDE_KV, r);
         RT_TRY(rt_buffer_hold(s->ctx, buffer_of(s, r, RT_PAYLOAD_Q, 0), RT_PAYLOAD_Q, &s->shape, &q));
         RT_TRY(rt_buffer_hold(s->ctx, buffer_of(s, r, RT_PAYLOAD_KV, 0), RT_PAYLOAD_KV, &s->shape, &kv));
-        RT_TRY(rt_buffer_clear(s->ctx, buffer_of(s, r, RT_PAYLOAD_STATE, 0), RT_PAYLOAD_STATE, &s->shape, &q));
+        RT_TRY(
+            rt_buffer_clear(s->ctx, buffer_of(s, r, RT_PAYLOAD_STATE, 0), RT_PAYLOAD_STATE, &s->shape, &q));
         load_part(s, io, r, RT_SIDE_Q, RT_PAYLOAD_Q, 0, RT_Q);
         load_part(s, io, r, RT_SIDE_KV, RT_PAYLOAD_KV, 0, RT_K);
         load_part(s, io, r, RT_SIDE_KV, RT_PAYLOAD_KV, 1, RT_V);
         if (io->backward) {
             RT_TRY(rt_buffer_hold(s->ctx, buffer_of(s, r, RT_PAYLOAD_DO, 0), RT_PAYLOAD_DO, &s->shape, &q));
-            RT_TRY(rt_buffer_clear(s->ctx, buffer_of(s, r, RT_PAYLOAD_DQ, 0), RT_PAYLOAD_DQ, &s->shape, &q));
-            RT_TRY(rt_buffer_clear(s->ctx, buffer_of(s, r, RT_PAYLOAD_DKV, 0), RT_PAYLOAD_DKV, &s->shape, &kv));
+            RT_TRY(
+                rt_buffer_clear(s->ctx, buffer_of(s, r, RT_PAYLOAD_DQ, 0), RT_PAYLOAD_DQ, &s->shape, &q));
+            RT_TRY(rt_buffer_clear(s->ctx, buffer_of(s, r, RT_PAYLOAD_DKV, 0), RT_PAYLOAD_DKV, &s->shape,
+                                   &kv));
             load_part(s, io, r, RT_SIDE_Q, RT_PAYLOAD_DO, 0, RT_DOUT);
         }
     }
@@ -163,8 +166,8 @@ typedef struct {
     int64_t x, h, width;
     const int64_t *pos;
     rt_part part[RT_MAX_PARTS], row[RT_MAX_PARTS];
-    int parts, row_parts; /* row_parts 0: no backward */
-    double *out, *lse;    /* rows */
+    int parts, row_parts;        /* row_parts 0: no backward */
+    double *out, *lse;           /* rows */
     rt_certificate *certificate; /* threads x RT_TENSOR_COUNT */
 } finisher;
 
@@ -180,7 +183,8 @@ static rt_status finish_one(const finisher *f, rt_context *ctx, rt_tensor_id t, 
     for (int k = 0; k < f->row_parts; k++)
         row[k] = rt_part_at(&f->row[k], f->x, f->h, i);
     if (t == RT_OUT)
-        return f->s->arith->finish(&mine, f->x, f->h, f->pos[i], in, f->row_parts > 0 ? row : NULL, f->out + i * f->width, f->lse + i);
+        return f->s->arith->finish(&mine, f->x, f->h, f->pos[i], in, f->row_parts > 0 ? row : NULL,
+                                   f->out + i * f->width, f->lse + i);
     return f->s->arith->finish_gradient(&mine, t, f->x, f->h, f->pos[i], in, f->out + i * f->width);
 }
 
@@ -211,12 +215,17 @@ static rt_status finish_head(const finisher *f, rt_tensor_id t, int64_t rows)
 }
 
 /* Tensor t of every rank of this process: its parts are those of payload y from `first` on. */
-static rt_status finish_tensor(const run_state *s, const rt_run_io *io, rt_tensor_id t, rt_payload y, int first)
+static rt_status finish_tensor(const run_state *s, const rt_run_io *io, rt_tensor_id t, rt_payload y,
+                               int first)
 {
     const rt_side side = t == RT_DK || t == RT_DV ? RT_SIDE_KV : RT_SIDE_Q;
     const int threads = omp_get_max_threads();
     finisher f = {.s = s, .io = io, .width = t == RT_OUT || t == RT_DV ? s->p->dim_v : s->p->dim};
-    f.finish = (rt_finish){.problem = s->p, .load = io->load, .arg = io->arg, .format = io->result, .lse_format = io->lse_result};
+    f.finish = (rt_finish){.problem = s->p,
+                           .load = io->load,
+                           .arg = io->arg,
+                           .format = io->result,
+                           .lse_format = io->lse_result};
     int64_t most = 0, widths[RT_MAX_PARTS];
     for (int32_t r = s->first; r < s->end; r++)
         most = rt_layout_count(s->l, side, r) > most ? rt_layout_count(s->l, side, r) : most;
@@ -250,7 +259,8 @@ static rt_status finish_backward(const run_state *s, const rt_run_io *io)
     int64_t width[RT_MAX_PARTS];
     RT_TRY(finish_tensor(s, io, RT_DQ, RT_PAYLOAD_DQ, 0));
     RT_TRY(finish_tensor(s, io, RT_DK, RT_PAYLOAD_DKV, 0));
-    return finish_tensor(s, io, RT_DV, RT_PAYLOAD_DKV, s->arith->parts(RT_PAYLOAD_DKV, s->p, width) / 2); /* first half dK, second dV */
+    return finish_tensor(s, io, RT_DV, RT_PAYLOAD_DKV,
+                         s->arith->parts(RT_PAYLOAD_DKV, s->p, width) / 2); /* first half dK, second dV */
 }
 
 /* ---- one step ---------------------------------------------------------------------------------------- */
@@ -453,7 +463,8 @@ static rt_status run_step(run_state *s, const rt_pass *pass, const rt_step *step
         const rt_move *m = &moves[i];
         if (is_local(s, m->from) && is_result(m->payload) &&
             !(m->from == m->to && m->src_buf == m->dst_buf))
-            rt_buffer_leave(buffer_of(s, m->from, m->payload, m->src_buf), m->payload, &s->shape, &m->piece);
+            rt_buffer_leave(buffer_of(s, m->from, m->payload, m->src_buf), m->payload, &s->shape,
+                            &m->piece);
     }
 free_slabs:
     for (int64_t i = 0; owned != NULL && i < n; i++)
@@ -522,7 +533,14 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                  rt_run_stats *stats)
 {
     rt_run_stats mine = {0};
-    run_state s = {.ctx = ctx, .comm = comm, .p = p, .l = l, .plan = plan, .arith = arith, .stats = &mine, .shape = {p, arith}};
+    run_state s = {.ctx = ctx,
+                   .comm = comm,
+                   .p = p,
+                   .l = l,
+                   .plan = plan,
+                   .arith = arith,
+                   .stats = &mine,
+                   .shape = {p, arith}};
     RT_TRY(all_the_same(&s, io->backward));
     if (comm->size > plan->ranks) /* everywhere, since the plans are the same */
         return rt_fail(ctx, RT_ERR_ARG,

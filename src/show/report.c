@@ -14,18 +14,25 @@ void rt_show_problem(FILE *f, const rt_problem *p)
     fprintf(f, "  scale %s %.9g\n", kinds[p->scale_kind], p->scale);
 }
 
-void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT], const int64_t products[2])
+void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT],
+                          const int64_t products[2])
 {
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
         const rt_certificate *c = &certificate[t];
         if (c->fast + c->exact_case + c->mpfr + c->undecided == 0)
             continue;
-        fprintf(f, "# certificate %-4s decided %lld: %lld by error bound (largest %.3g of the row's largest), %lld rational, %lld by MPFR (to %lld bits);  undecided %lld\n",
-                rt_tensor_name((rt_tensor_id)t), (long long)(c->fast + c->exact_case + c->mpfr), (long long)c->fast, c->radius,
-                (long long)c->exact_case, (long long)c->mpfr, (long long)c->precision, (long long)c->undecided);
+        fprintf(f,
+                "# certificate %-4s decided %lld: %lld by error bound (largest %.3g of the row's largest), "
+                "%lld rational, %lld by MPFR (to %lld bits);  undecided %lld\n",
+                rt_tensor_name((rt_tensor_id)t), (long long)(c->fast + c->exact_case + c->mpfr),
+                (long long)c->fast, c->radius, (long long)c->exact_case, (long long)c->mpfr,
+                (long long)c->precision, (long long)c->undecided);
     }
-    fprintf(f, "# products   %lld from %s, each checked by row and column sums: %lld wrong%s\n", (long long)products[0], rt_blas_description(),
-            (long long)products[1], products[1] > 0 ? " and computed again without it. Hint: this BLAS is wrong on this processor; set OPENBLAS_CORETYPE=Haswell" : "");
+    fprintf(f, "# products   %lld from %s, each checked by row and column sums: %lld wrong%s\n",
+            (long long)products[0], rt_blas_description(), (long long)products[1],
+            products[1] > 0 ? " and computed again without it. Hint: this BLAS is wrong on this processor; "
+                              "set OPENBLAS_CORETYPE=Haswell"
+                            : "");
 }
 
 void rt_show_declared(FILE *f, const rt_declared *d)
@@ -125,14 +132,16 @@ const char *rt_show_why_not(const rt_report *r, rt_tensor_id t)
 {
     if (!r->present[t])
         return "not in the dump";
-    return r->present[RT_DOUT] ? "sampled without lse and out in the dump, which its sample needs. Hint: --full"
-                               : "dout is not in the dump";
+    return r->present[RT_DOUT]
+               ? "sampled without lse and out in the dump, which its sample needs. Hint: --full"
+               : "dout is not in the dump";
 }
 
 /* Which truth each tensor was held against, and how much of it was judged. */
 static void show_truth(FILE *f, const rt_verdict *v)
 {
-    static const char *const kinds[] = {"# truth     exact, correctly rounded:", "# truth     double-double, its radius of 2^-52 in both bounds:",
+    static const char *const kinds[] = {"# truth     exact, correctly rounded:",
+                                        "# truth     double-double, its radius of 2^-52 in both bounds:",
                                         "# truth     f64, its radius of B * 2^-53 / u in both bounds:"};
     for (int kind = 0; kind < 3; kind++) {
         int n = 0;
@@ -147,10 +156,9 @@ static void show_truth(FILE *f, const rt_verdict *v)
     int n = 0;
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
         if (v->tensor[t].judged && v->judged[t] < v->total[t])
-            fprintf(f, "%s %s %lld of %lld", n++ == 0 ? "# sampled   (token, head) rows:" : ",", rt_tensor_name((rt_tensor_id)t),
-                    (long long)v->judged[t], (long long)v->total[t]);
-    if (n > 0)
-    {
+            fprintf(f, "%s %s %lld of %lld", n++ == 0 ? "# sampled   (token, head) rows:" : ",",
+                    rt_tensor_name((rt_tensor_id)t), (long long)v->judged[t], (long long)v->total[t]);
+    if (n > 0) {
         if (v->estimate > 0)
             fprintf(f, ";  all would take about %.0f s. Hint: --budget TIME, or --full\n", v->estimate);
         else
@@ -169,8 +177,8 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
     if (r->layout->note[0] != '\0')
         fprintf(f, "# note      %s\n", r->layout->note);
     rt_show_declared(f, r->declared);
-    fprintf(f, "# run       %s; %d process%s, %d thread%s;  delta %.3g\n", rt_blas_description(), r->processes,
-            r->processes == 1 ? "" : "es", r->threads, r->threads == 1 ? "" : "s", v->delta);
+    fprintf(f, "# run       %s; %d process%s, %d thread%s;  delta %.3g\n", rt_blas_description(),
+            r->processes, r->processes == 1 ? "" : "es", r->threads, r->threads == 1 ? "" : "s", v->delta);
     show_truth(f, v);
     show_header(f);
     int judged = 0, passed = 0;
@@ -185,7 +193,8 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
             show_details(f, r, v, (rt_tensor_id)t);
     for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
         if (!v->tensor[t].judged)
-            fprintf(f, "# %s not judged: %s\n", rt_tensor_name((rt_tensor_id)t), rt_show_why_not(r, (rt_tensor_id)t));
+            fprintf(f, "# %s not judged: %s\n", rt_tensor_name((rt_tensor_id)t),
+                    rt_show_why_not(r, (rt_tensor_id)t));
     if (v->products[0] > 0) {
         rt_certificate shown[RT_TENSOR_COUNT] = {{0}};
         for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) /* binary64 is not decided, it has a radius */

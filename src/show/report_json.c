@@ -24,8 +24,7 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
 {
     const rt_tally *t = &v->tensor[id];
     if (!t->judged)
-        return json_pack("{s:b, s:s}", "judged", 0, "why",
-                         rt_show_why_not(r, id));
+        return json_pack("{s:b, s:s}", "judged", 0, "why", rt_show_why_not(r, id));
     double z;
     const double bias = rt_tally_bias(t, &z);
     json_t *counts = json_object(), *ulps = json_array();
@@ -49,9 +48,13 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
                                   (json_int_t)t->empty_zero));
     const rt_certificate *c = &v->certificate[id];
     json_object_set_new(o, "truth", json_string(v->truth[id] == RT_TRUTH_EXACT ? "exact" : "f64"));
-    json_object_set_new(o, "rows", json_pack("{s:I, s:I}", "judged", (json_int_t)v->judged[id], "total", (json_int_t)v->total[id]));
-    json_object_set_new(o, "certificate", json_pack("{s:I, s:I, s:I, s:I}", "error_bound", (json_int_t)c->fast, "rational", (json_int_t)c->exact_case,
-                                                    "mpfr", (json_int_t)c->mpfr, "undecided", (json_int_t)c->undecided));
+    json_object_set_new(
+        o, "rows",
+        json_pack("{s:I, s:I}", "judged", (json_int_t)v->judged[id], "total", (json_int_t)v->total[id]));
+    json_object_set_new(o, "certificate",
+                        json_pack("{s:I, s:I, s:I, s:I}", "error_bound", (json_int_t)c->fast, "rational",
+                                  (json_int_t)c->exact_case, "mpfr", (json_int_t)c->mpfr, "undecided",
+                                  (json_int_t)c->undecided));
     if (t->has_first)
         json_object_set_new(o, "first", element(r, id, &t->first));
     if (t->has_worst)
@@ -68,9 +71,9 @@ rt_status rt_show_verdict_json(rt_context *ctx, FILE *f, const rt_report *r, con
         json_object_set_new(tensors, rt_tensor_name((rt_tensor_id)t), tensor(r, v, (rt_tensor_id)t));
     json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:b, s:o, s:b, s:i, s:i, s:f, s:f, s:f, s:o, s:s}",
                             "schema", 1, "ringtrue", RT_VERSION, "verb", "check", "dump", r->name, "pass",
-                            v->pass, "spec", json_loads(spec_text, 0, NULL), "given_lse", v->given_lse, "processes",
-                            r->processes, "threads", r->threads, "delta", v->delta, "seconds", v->seconds,
-                            "peak_mib", r->peak_mib, "tensors", tensors, "replay", r->replay);
+                            v->pass, "spec", json_loads(spec_text, 0, NULL), "given_lse", v->given_lse,
+                            "processes", r->processes, "threads", r->threads, "delta", v->delta, "seconds",
+                            v->seconds, "peak_mib", r->peak_mib, "tensors", tensors, "replay", r->replay);
     rt_free(spec_text);
     if (all == NULL)
         return rt_fail(ctx, RT_ERR_NOMEM, "no memory for the JSON report");
