@@ -49,10 +49,11 @@ static inline rt_vf v_narrow(const double *p)
 
 #include "arithmetic/f32_kernels_body.h"
 
-/* The reduction of an infinity is 0, and scaling by 2^-inf gives 0; a NaN stays one. */
+/* x less its reduction is the integer next to it, exactly.  The reduction of an infinity is 0, and scaling by
+ * 2^-inf gives 0; a NaN stays one. */
 static inline rt_vf v_exp2(rt_vf x)
 {
-    const rt_vf p = two_to_fraction(_mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT));
-    return _mm512_scalef_ps(p, _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT));
+    const rt_vf r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEAREST_INT);
+    return _mm512_scalef_ps(two_to_fraction(r), x - r);
 }
 #endif

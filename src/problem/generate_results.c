@@ -138,10 +138,11 @@ rt_status rt_generate_results(rt_context *ctx, rt_family f, const rt_problem *p,
         closed c = {.p = p, .io = io, .b = x / p->heads_kv, .g = x % p->heads_kv};
         point(&c, store + omp_get_thread_num() * scratch_doubles(p));
         pair(&c);
-#pragma omp atomic
-        ++done;
+        int64_t now_done;
+#pragma omp atomic capture
+        now_done = ++done;
         if (omp_get_thread_num() == 0)
-            rt_progress(ctx, "results, key heads", done, pairs);
+            rt_progress(ctx, "results, key heads", now_done, pairs);
     }
     rt_free(store);
     return RT_OK;
