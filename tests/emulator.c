@@ -436,7 +436,7 @@ void emu_run(emu_case *c, const emu_arithmetic *a)
     }
 }
 
-static rt_verdict judge_with(emu_case *c, const rt_declared *d, const rt_judge_options *o)
+rt_verdict emu_judge_with(emu_case *c, const rt_declared *d, const rt_judge_options *o)
 {
     rt_context ctx = {0};
     rt_comm *comm = NULL;
@@ -450,7 +450,7 @@ static rt_verdict judge_with(emu_case *c, const rt_declared *d, const rt_judge_o
 
 rt_verdict emu_judge(emu_case *c, const rt_declared *d)
 {
-    return judge_with(c, d, NULL);
+    return emu_judge_with(c, d, NULL);
 }
 
 static void observe(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, int64_t n,
@@ -476,7 +476,7 @@ void emu_observe(emu_case *c, const rt_declared *d, emu_truth *out)
         out->lambda[t] = rt_calloc(&ctx, n, sizeof(double));
         assert_true(out->truth[t] != NULL && out->bound[t] != NULL && out->lambda[t] != NULL);
     }
-    (void)judge_with(c, d, &(rt_judge_options){.observe = observe, .observe_arg = out});
+    (void)emu_judge_with(c, d, &(rt_judge_options){.observe = observe, .observe_arg = out});
 }
 
 void emu_truth_reset(emu_truth *t)

@@ -51,6 +51,7 @@ void emu_run(emu_case *c, const emu_arithmetic *a);
 float emu_dot(const emu_arithmetic *a, const double *x, const double *y, int64_t n, int64_t stride);
 
 rt_verdict emu_judge(emu_case *c, const rt_declared *d);
+rt_verdict emu_judge_with(emu_case *c, const rt_declared *d, const rt_judge_options *o);
 /* The truth and both bounds of every element, in arrays like those of the case. */
 typedef struct {
     const emu_case *c;

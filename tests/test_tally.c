@@ -505,6 +505,50 @@ static void bias_of_results_one_ulp_up_is_near_one(void **state)
     emu_reset(&c);
 }
 
+/* B_lambda is what its printed parts add up to, and an exact truth adds no more than that it is held as a double. */
+static void parts_add_up_and_an_exact_truth_costs_a_rounding(void **state)
+{
+    (void)state;
+    emu_case c;
+    const emu_arithmetic a = right_result(&c, emu_problem(40, 40, 2, 2, 16, RT_MASK_CAUSAL), 1, RT_BF16);
+    const rt_judge_options o = {.truth = RT_TRUTH_EXACT};
+    const rt_verdict f64 = emu_judge(&c, &a.d), exact = emu_judge_with(&c, &a.d, &o);
+    for (int i = 0; i < 2 * RT_TENSOR_COUNT; i++) {
+        const int id = i % RT_TENSOR_COUNT;
+        const rt_verdict *v = i < RT_TENSOR_COUNT ? &f64 : &exact;
+        const rt_tally *t = &v->tensor[id];
+        if (!t->judged)
+            continue;
+        const double *p = t->part, likely = fmin(p[RT_PART_SYS] + p[RT_PART_RANDOM], p[RT_PART_DET]);
+        const double sum = likely + p[RT_PART_ROUNDING] + p[RT_PART_TRUTH];
+        t_assert_le(fabs(sum - p[RT_PART_BOUND_LAMBDA]), 0x1p-50 * sum);
+        t_assert_le(p[RT_PART_BOUND_LAMBDA], p[RT_PART_BOUND]);
+        if (v == &exact && (id == RT_LSE || id == RT_OUT)) { /* every element is decided */
+            assert_int_equal(v->truth[id], RT_TRUTH_EXACT);
+            t_assert_le(p[RT_PART_TRUTH], 0x1p-51 * fabs(t->peak.truth));
+        }
+    }
+    emu_reset(&c);
+}
+
+static void an_exact_truth_takes_the_radius_of_the_f64_one_away(void **state)
+{
+    (void)state;
+    const double inputs[3] = {0, 0.5,
+                              RT_INF}; /* decided; open by a half; beyond the range of the fast pass */
+    for (int i = 0; i < 3; i++) {
+        rt_bounds b = {.bound = 8, .lambda = 4, .radius = 1, .known = 1};
+        const double exact = -0.25, known = inputs[i] + 0x1p-54;
+        double truth = -0.5;
+        rt_sweep_take_exact(&exact, inputs[i], 1, &truth, &b);
+        t_assert_bits_eq(truth, i < 2 ? exact : -0.5);
+        t_assert_bits_eq(b.bound, i < 2 ? 8 + (known - 1) : 8);
+        t_assert_bits_eq(b.lambda, i < 2 ? 4 + (known - 1) : 4);
+        t_assert_bits_eq(b.known, i < 2 ? known : 1);
+        t_assert_bits_eq(b.radius, i == 0 ? 0 : i == 1 ? known : 1);
+    }
+}
+
 int main(void)
 {
     omp_set_num_threads(1); /* small problems: more threads would only wait */
@@ -526,6 +570,8 @@ int main(void)
         cmocka_unit_test(ratios_are_counted_in_their_bins),
         cmocka_unit_test(bias_is_the_mean_in_ulps_with_its_z),
         cmocka_unit_test(bias_of_results_one_ulp_up_is_near_one),
+        cmocka_unit_test(parts_add_up_and_an_exact_truth_costs_a_rounding),
+        cmocka_unit_test(an_exact_truth_takes_the_radius_of_the_f64_one_away),
     };
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);
 }

@@ -40,6 +40,18 @@ typedef struct {
 
 enum { RT_RATIO_BINS = 512, RT_ULP_BINS = 8 };
 
+/** The parts of a bound: B_lambda = min(SYS + RANDOM, DET) + ROUNDING + TRUTH, and B. */
+enum {
+    RT_PART_SYS = 0,      /**< not random, undivided */
+    RT_PART_RANDOM,       /**< lambda times the random part's sigma */
+    RT_PART_ROUNDING,     /**< the last rounding, to the tensor's format */
+    RT_PART_TRUTH,        /**< the truth's radius, and that it is held as a double */
+    RT_PART_DET,          /**< the worst case of everything before the last rounding */
+    RT_PART_BOUND_LAMBDA, /**< B_lambda */
+    RT_PART_BOUND,        /**< B */
+    RT_BOUND_PARTS
+};
+
 /** The count of one tensor.  Plain data: two tallies add up in any order to the same bits. */
 typedef struct {
     bool judged;
@@ -57,9 +69,8 @@ typedef struct {
     bool has_first, has_worst;
     rt_element first; /**< the first WRONG or SPECIAL (else SUSPECT) in order (b, pos, head, dim) */
     rt_element worst; /**< the largest err / B */
-    /** of the bound of the worst ratio: not random, lambda * random, final rounding; of B: the same */
-    double part[6];
-    rt_element peak; /**< the element of the largest err / B_lambda, whose parts those are */
+    double part[RT_BOUND_PARTS]; /**< of the largest err / B_lambda */
+    rt_element peak;             /**< the element of the largest err / B_lambda, whose parts those are */
 } rt_tally;
 
 /** The ratio below which 99.99 % of the finite elements lie (upper edge of its bin); 0 if none. */

@@ -85,7 +85,8 @@ rt_bounds rt_budget_close(const rt_budget *b, double det, double var, double sys
     const double all = det + half_ulp(format, fabs(truth) + det);
     r.rounding = half_ulp(format, fabs(truth) + likely);
     r.radius = b->radius * det + 0x1p-52 * fabs(truth); /* of the truth, in binary64 */
-    r.bound = all + r.radius;
-    r.lambda = likely + r.rounding + r.radius;
+    r.known = r.radius;
+    r.bound = all + r.known;
+    r.lambda = likely + r.rounding + r.known;
     return r;
 }

@@ -98,6 +98,7 @@ typedef struct {
     double bound, lambda;              /* B, B_lambda, the truth's radius within */
     double sys, random, rounding, det; /* their parts */
     double radius;                     /* of the truth */
+    double known; /* what both allow for the truth: its radius, and that it is a double */
 } rt_bounds;
 
 rt_bounds rt_budget_close(const rt_budget *b, double det, double var, double sys, double lambda,

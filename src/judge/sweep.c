@@ -193,8 +193,9 @@ void rt_sweep_take_exact(const double *exact, double open, int64_t n, double *tr
         return;
     for (int64_t d = 0; d < n; d++) {
         const double known = 0x1p-52 * fabs(exact[d]) + open;
-        bounds[d].bound += known - bounds[d].radius;
-        bounds[d].lambda += known - bounds[d].radius;
+        bounds[d].bound += known - bounds[d].known;
+        bounds[d].lambda += known - bounds[d].known;
+        bounds[d].known = known;
         bounds[d].radius =
             open > 0 ? known : 0; /* decided: exact[d] rounds to what the true value rounds to */
         truth[d] = exact[d];

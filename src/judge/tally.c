@@ -235,7 +235,8 @@ static void judge_element(rt_tally *t, rt_element *e, const rt_bounds *b, uint8_
             (likely >= t->max_ratio_lambda && likely > 0 && before(e, &t->peak))) {
             t->max_ratio_lambda = likely;
             t->peak = *e;
-            const double parts[6] = {b->sys, b->random, b->rounding, b->det, b->lambda, b->bound};
+            const double parts[RT_BOUND_PARTS] = {b->sys, b->random, b->rounding, b->known,
+                                                  b->det, b->lambda, b->bound};
             memcpy(t->part, parts, sizeof parts);
         }
     }

@@ -112,11 +112,12 @@ static void show_details(FILE *f, const rt_report *r, const rt_verdict *v, rt_te
     if (t->ulp_bins[7] > 0)
         fprintf(f, ", not finite: %lld", (long long)t->ulp_bins[7]);
     fprintf(f, "\n");
-    if (t->part[4] > 0)
+    if (t->part[RT_PART_BOUND_LAMBDA] > 0)
         fprintf(f,
                 "#   where err/B_lambda is largest: B_lambda %.3g; not random %.3g, random %.3g (%.2f "
-                "sigma), last rounding %.3g, and no more than B %.3g\n",
-                t->part[4], t->part[0], t->part[1], v->lambda[id], t->part[2], t->part[5]);
+                "sigma), last rounding %.3g, truth %.3g, and no more than B %.3g\n",
+                t->part[RT_PART_BOUND_LAMBDA], t->part[RT_PART_SYS], t->part[RT_PART_RANDOM], v->lambda[id],
+                t->part[RT_PART_ROUNDING], t->part[RT_PART_TRUTH], t->part[RT_PART_BOUND]);
     if (t->empty_minus_inf + t->empty_plus_inf + t->empty_zero > 0)
         fprintf(f,
                 "#   empty rows: lse is -inf in %lld, +inf (FlashAttention-2's convention) in %lld, 0 in "

@@ -38,10 +38,12 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
                           "max_ratio_lambda", number(t->max_ratio_lambda), "p9999_ratio_lambda",
                           number(rt_tally_ratio_quantile(t, 0.9999)), "ulp_bins", ulps, "bias_ulp",
                           number(bias), "bias_z", number(z), "lambda", number(v->lambda[id]));
-    json_object_set_new(o, "bound_parts",
-                        json_pack("{s:o, s:o, s:o, s:o, s:o}", "not_random", number(t->part[0]), "random",
-                                  number(t->part[1]), "last_rounding", number(t->part[2]), "bound_lambda",
-                                  number(t->part[4]), "bound", number(t->part[5])));
+    json_object_set_new(
+        o, "bound_parts",
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "not_random", number(t->part[RT_PART_SYS]), "random",
+                  number(t->part[RT_PART_RANDOM]), "last_rounding", number(t->part[RT_PART_ROUNDING]),
+                  "truth", number(t->part[RT_PART_TRUTH]), "bound_lambda",
+                  number(t->part[RT_PART_BOUND_LAMBDA]), "bound", number(t->part[RT_PART_BOUND])));
     json_object_set_new(o, "empty_rows",
                         json_pack("{s:I, s:I, s:I}", "minus_inf", (json_int_t)t->empty_minus_inf,
                                   "plus_inf", (json_int_t)t->empty_plus_inf, "zero",
