@@ -68,7 +68,7 @@ void emu_create(emu_case *c, rt_problem p, rt_layout_kind layout, int32_t ranks,
     c->in.load = load;
     c->in.arg = c;
     t_assert_ok(&ctx, rt_layout_create(&ctx, &c->p, layout, RT_REMAINDER_SPREAD, ranks, &c->l));
-    t_assert_ok(&ctx, rt_plan_create(&ctx, ranks > 1 ? "ring" : "single", &c->p, &c->l, NULL, &c->plan));
+    t_assert_ok(&ctx, rt_plan_create(&ctx, ranks > 1 ? "ring" : "single", &c->p, &c->l, &c->plan));
     for (int i = 0; i < RT_TENSOR_COUNT; i++) {
         const rt_tensor_id id = (rt_tensor_id)i;
         c->in.present[i] = true;

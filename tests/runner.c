@@ -308,7 +308,6 @@ static rt_pass pass_q(rt_context *ctx, const rt_problem *p, const rt_layout *l, 
 rt_status t_plan_create(rt_context *ctx, const rt_problem *p, const rt_layout *l, const char *name,
                         rt_plan *out)
 {
-    const rt_plan_options options = {.move_empty = true};
     if (strcmp(name, "pass-q") == 0) {
         *out = (rt_plan){.name = "pass-q",
                          .ranks = l->ranks,
@@ -317,9 +316,9 @@ rt_status t_plan_create(rt_context *ctx, const rt_problem *p, const rt_layout *l
         return RT_OK;
     }
     if (strcmp(name, "split") != 0)
-        return rt_plan_create(ctx, name, p, l, &options, out);
+        return rt_plan_create(ctx, name, p, l, out);
     rt_plan ring;
-    RT_TRY(rt_plan_create(ctx, "ring", p, l, &options, &ring));
+    RT_TRY(rt_plan_create(ctx, "ring", p, l, &ring));
     *out = (rt_plan){.name = "split",
                      .ranks = l->ranks,
                      .forward = split_pass(ctx, p, l, &ring.forward),

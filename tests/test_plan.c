@@ -31,7 +31,7 @@ static made plan_make(const rt_problem *p, const char *name, rt_layout_kind kind
     made m;
     rt_context ctx = {0};
     t_assert_ok(&ctx, rt_layout_create(&ctx, p, kind, RT_REMAINDER_SPREAD, ranks, &m.l));
-    t_assert_ok(&ctx, rt_plan_create(&ctx, name, p, &m.l, NULL, &m.plan));
+    t_assert_ok(&ctx, rt_plan_create(&ctx, name, p, &m.l, &m.plan));
     t_assert_ok(&ctx, rt_plan_verify(&ctx, &m.plan, p, &m.l));
     return m;
 }
@@ -447,10 +447,10 @@ static void unknown_planner_lists_the_known(void **state)
     rt_plan plan;
     rt_context ctx = {0};
     t_assert_ok(&ctx, rt_layout_create(&ctx, &p, RT_LAYOUT_CONTIGUOUS, RT_REMAINDER_SPREAD, 2, &l));
-    t_assert_status(&ctx, rt_plan_create(&ctx, "rings", &p, &l, NULL, &plan), RT_ERR_ARG);
+    t_assert_status(&ctx, rt_plan_create(&ctx, "rings", &p, &l, &plan), RT_ERR_ARG);
     assert_non_null(strstr(ctx.message, "rings"));
     assert_non_null(strstr(ctx.message, "single, ring"));
-    t_assert_status(&ctx, rt_plan_create(&ctx, "ring", &other, &l, NULL, &plan), RT_ERR_ARG);
+    t_assert_status(&ctx, rt_plan_create(&ctx, "ring", &other, &l, &plan), RT_ERR_ARG);
     assert_non_null(strstr(ctx.message, "Sq 8"));
     rt_layout_reset(&l);
 }

@@ -99,8 +99,7 @@ static rt_verdict judge(const world *w, rt_judge_options o)
     assert_true(rt_declared_of("f64", &d));
     t_assert_ok(&ctx, rt_comm_self(&ctx, &comm));
     t_assert_ok(&ctx, rt_layout_create(&ctx, &w->p, RT_LAYOUT_ZIGZAG, RT_REMAINDER_SPREAD, RANKS, &l));
-    t_assert_ok(&ctx,
-                rt_plan_create(&ctx, "ring", &w->p, &l, &(rt_plan_options){.move_empty = true}, &plan));
+    t_assert_ok(&ctx, rt_plan_create(&ctx, "ring", &w->p, &l, &plan));
     t_assert_ok(&ctx, rt_judge(&ctx, comm, &w->p, &l, &plan, &d, &in, &o, &v));
     rt_plan_reset(&plan);
     rt_layout_reset(&l);
@@ -260,8 +259,7 @@ static void exact_truth_knows_the_correct_rounding(void **state)
     rt_plan plan = {.name = ""};
     t_assert_ok(&ctx, rt_comm_self(&ctx, &comm));
     t_assert_ok(&ctx, rt_layout_create(&ctx, &w.p, RT_LAYOUT_STRIPED, RT_REMAINDER_SPREAD, 4, &l));
-    t_assert_ok(&ctx,
-                rt_plan_create(&ctx, "ring", &w.p, &l, &(rt_plan_options){.move_empty = true}, &plan));
+    t_assert_ok(&ctx, rt_plan_create(&ctx, "ring", &w.p, &l, &plan));
     const rt_run_io io = {.load = load,
                           .store = exact_store,
                           .arg = &w,

@@ -31,7 +31,7 @@ static void plan_is_proved(const rt_problem *p, const rt_layout *l)
     for (const rt_planner *each = rt_planners(); each->name != NULL; each++) {
         rt_plan plan;
         rt_context ctx = {0};
-        t_assert_ok(&ctx, rt_plan_create(&ctx, each->name, p, l, NULL, &plan));
+        t_assert_ok(&ctx, rt_plan_create(&ctx, each->name, p, l, &plan));
         assert_string_equal(plan.name, each->name);
         t_assert_ok(&ctx, rt_plan_verify(&ctx, &plan, p, l));
         rt_plan_reset(&plan);
@@ -108,7 +108,7 @@ static void ring_of_512_is_made_and_proved_quickly(void **state)
     rt_context ctx = {0};
     clock_t start = clock();
     t_assert_ok(&ctx, rt_layout_create(&ctx, &p, RT_LAYOUT_ZIGZAG, RT_REMAINDER_REFUSE, 512, &l));
-    t_assert_ok(&ctx, rt_plan_create(&ctx, "ring", &p, &l, NULL, &plan));
+    t_assert_ok(&ctx, rt_plan_create(&ctx, "ring", &p, &l, &plan));
     double made = (double)(clock() - start) / (double)CLOCKS_PER_SEC;
     t_assert_ok(&ctx, rt_plan_verify(&ctx, &plan, &p, &l));
     double proved = (double)(clock() - start) / (double)CLOCKS_PER_SEC;
@@ -133,7 +133,7 @@ static bed bed_make(const char *planner, rt_layout_kind kind, rt_mask_kind mask)
     rt_context ctx = {0};
     b.p = problem_make(32, 32, mask);
     t_assert_ok(&ctx, rt_layout_create(&ctx, &b.p, kind, RT_REMAINDER_REFUSE, 4, &b.l));
-    t_assert_ok(&ctx, rt_plan_create(&ctx, planner, &b.p, &b.l, NULL, &b.plan));
+    t_assert_ok(&ctx, rt_plan_create(&ctx, planner, &b.p, &b.l, &b.plan));
     t_assert_ok(&ctx, rt_plan_verify(&ctx, &b.plan, &b.p, &b.l));
     return b;
 }

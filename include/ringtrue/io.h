@@ -99,7 +99,7 @@ typedef struct {
                                        integer); owned.  The same list serves both sides, unless
                                        positions_k names another */
     char *positions_k;  /**< or NULL */
-    char algorithm[32]; /**< a planner's name */
+    char algorithm[96]; /**< a planner's name, with its parameters (rt_plan_create) */
     rt_declared declared;
 } rt_spec;
 

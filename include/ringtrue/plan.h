@@ -58,6 +58,9 @@ typedef struct {
     int32_t q_buf, kv_buf; /**< where Q (and DO: the same number) and KV are read */
     int32_t dst_q, dst_kv; /**< where the results go; dst_kv unused (0) in the forward */
     int64_t pairs;         /**< visible (query, key) pairs, per head */
+    /** Tiles of one rank and step with the same number are one call of a kernel: the keys of them all
+     *  are one softmax, and their queries have one partial from it.  Numbered from 0 within (rank, step) */
+    int32_t call;
 } rt_tile;
 
 typedef struct {
@@ -81,30 +84,40 @@ typedef struct {
 } rt_pass;
 
 typedef struct {
-    char name[32]; /**< of the planner */
+    char name[96]; /**< of the planner, with its parameters as given */
     int32_t ranks; /**< P */
     rt_pass forward, backward;
 } rt_plan;
 
+/** What a planner is told besides the problem and the layout: the text behind the colon of a plan's
+ *  name, as in "double-ring:window=2,order=loongtrain".  "" or NULL: every parameter at its default. */
 typedef struct {
-    bool move_empty; /**< move data also where the mask empties the tiles that it was for (as the
-                          ring frameworks do); ring always does in this version */
+    const char *parameters;
 } rt_plan_options;
+
+/** A parameter that a planner takes. */
+typedef struct {
+    const char *key;
+    const char *values; /**< what is allowed, for people: "1 .. P", "mindspeed | loongtrain" */
+    const char *summary;
+} rt_plan_parameter;
 
 /** A planner: a pure function. */
 typedef rt_status (*rt_planner_fn)(rt_context *ctx, const rt_problem *p, const rt_layout *l,
                                    const rt_plan_options *o, rt_plan *out);
 typedef struct {
     const char *name;
-    const char *summary; /**< one line */
+    const char *summary;                 /**< one line */
+    const rt_plan_parameter *parameters; /**< ended by a NULL key; NULL: none */
     rt_planner_fn make;
 } rt_planner;
 
 /** The planners, ended by an entry whose name is NULL: single, ring. */
 const rt_planner *rt_planners(void);
-/** Make a plan by name.  RT_ERR_ARG for an unknown name (the message lists the known). */
+/** Make a plan by name, with the planner's parameters behind a colon: "ring", "double-ring:window=2".
+ *  RT_ERR_ARG for an unknown name or parameter (the message lists the known). */
 rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p, const rt_layout *l,
-                         const rt_plan_options *o, rt_plan *out) RT_NODISCARD;
+                         rt_plan *out) RT_NODISCARD;
 void rt_plan_reset(rt_plan *plan);
 
 /** Prove the plan: every visible (query, key, head) computed exactly once forward and once backward; a
@@ -131,7 +144,7 @@ typedef struct {
     int64_t *messages;              /**< moves sent by rank */
     int64_t *buffers;       /**< largest number of travelling buffers (KV, Q, DO, DQ, DKV, STATE) held */
     int64_t critical_pairs; /**< sum over steps of the largest rank's pairs, all heads and batches */
-    int64_t max_partials;   /**< largest number of partials joined into one row (tiles per query) */
+    int64_t max_partials;   /**< largest number of partials joined into one row (kernel calls per query) */
     double max_over_mean;   /**< work balance: max pairs / mean pairs (1 when there is no work) */
 } rt_counters;
 

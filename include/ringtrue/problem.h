@@ -30,6 +30,21 @@ typedef enum {
     RT_SCALE_F64            /**< the binary64 value `scale` */
 } rt_scale_kind;
 
+/** What is visible inside a slice: a rectangle of queries and keys (MagiAttention's four types). */
+typedef enum {
+    RT_SLICE_FULL = 0,
+    RT_SLICE_CAUSAL,     /**< aligned to the bottom right corner: j - k1 <= i - q1 */
+    RT_SLICE_INV_CAUSAL, /**< aligned to the top left corner: j - k0 >= i - q0 */
+    RT_SLICE_BI_CAUSAL   /**< both */
+} rt_slice_kind;
+
+typedef struct {
+    int64_t q0, q1, k0, k1; /**< queries [q0, q1), keys [k0, k1), original positions */
+    rt_slice_kind kind;
+} rt_slice;
+
+/** A pair (i, j) is visible iff every part of the mask that is set says so: `mask`, documents, window,
+ *  slices, key_valid, dense.  All zero: the parts are not set. */
 typedef struct {
     int64_t batch;              /**< B >= 1 */
     int64_t seqlen_q, seqlen_k; /**< Sq, Sk >= 1, tokens */
@@ -41,6 +56,30 @@ typedef struct {
     int64_t documents;    /**< 0: one document without boundaries */
     int64_t *cu_q, *cu_k; /**< documents + 1 boundaries, ascending, 0 .. Sq and 0 .. Sk; owned
                                        (rt_alloc); NULL when documents == 0.  Empty documents allowed */
+    /** Sliding window around the diagonal of `mask` (that of top-left for full and causal, bottom-right for
+     *  causal-bottom-right; per document where there are documents): i + shift - window_left <= j <= i +
+     *  shift + window_right; -1: no limit on that side */
+    bool has_window;
+    int64_t window_left, window_right;
+    int64_t prefix;     /**< prefix-LM: the first `prefix` keys (of each document) are visible whatever the
+                         causal mask and the window say */
+    int64_t n_slices;   /**< 0: none.  Else a pair must lie in a slice; slices do not overlap */
+    rt_slice *slices;   /**< owned */
+    uint8_t *key_valid; /**< B x Sk, 0: padding, 1: a key; owned; NULL: none */
+    uint8_t *dense;     /**< Sq x Sk, 1: visible; owned; NULL: none */
+
+    /* The score, in this order: s = scale q.k + alibi + bias, then softcap tanh(s / softcap), then the mask. */
+    double *
+        alibi; /**< Hq slopes, added as -slope |i + shift - j|, shift that of the window; owned; NULL: none */
+    double *
+        bias; /**< additive, shape bias_shape, each extent 1 (broadcast) or that of (B, Hq, Sq, Sk); -inf hides
+                        the pair; owned; NULL: none */
+    int64_t bias_shape[4];
+    double softcap; /**< > 0, or 0: none */
+    double *sink; /**< Hq logits: exp(sink_h) joins the sum Z of every row, once; a row that sees no key has
+                        O = 0 and L = sink_h; owned; NULL: none */
+    double dropout; /**< probability of dropping, [0, 1), or 0: none */
+    uint64_t dropout_seed;
 } rt_problem;
 
 /** Release what the problem owns and clear it. */

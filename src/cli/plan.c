@@ -17,7 +17,7 @@ static rt_status print_plan(rt_cli *c, const rt_problem *p, rt_layout_kind kind,
     rt_layout l;
     rt_plan plan = {.name = ""};
     RT_TRY(rt_layout_create(c->ctx, p, kind, rem, ranks, &l));
-    rt_status st = rt_plan_create(c->ctx, name, p, &l, &(rt_plan_options){.move_empty = true}, &plan);
+    rt_status st = rt_plan_create(c->ctx, name, p, &l, &plan);
     if (st == RT_OK)
         st = rt_plan_verify(c->ctx, &plan, p, &l);
     if (st == RT_OK)
@@ -51,8 +51,8 @@ rt_status rt_cli_plan(rt_cli *c)
         rt_status st;
         if (kind == RT_LAYOUT_POSITIONS) {
             rt_plan plan = {.name = ""};
-            st = rt_plan_create(c->ctx, o->has_plan ? o->plan : s->algorithm, &s->problem, &d.layout,
-                                &(rt_plan_options){.move_empty = true}, &plan);
+            st =
+                rt_plan_create(c->ctx, o->has_plan ? o->plan : s->algorithm, &s->problem, &d.layout, &plan);
             if (st == RT_OK)
                 st = rt_plan_verify(c->ctx, &plan, &s->problem, &d.layout);
             if (st == RT_OK)

@@ -298,8 +298,7 @@ rt_status rt_cli_run(rt_cli *c)
     const int64_t widest = s.p->dim > s.p->dim_v ? s.p->dim : s.p->dim_v;
     rt_status st = choose_layout(c, &in, &layout);
     if (st == RT_OK)
-        st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout,
-                            &(rt_plan_options){.move_empty = true}, &plan);
+        st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout, &plan);
     if (st == RT_OK) {
         s.row = rt_alloc(c->ctx, widest, 8);
         st = s.row == NULL ? RT_ERR_NOMEM : RT_OK;

@@ -360,9 +360,11 @@ static rt_status read_algorithm(const reader *r, rt_spec *s)
     char list[200] = "";
     size_t used = 0;
     for (const rt_planner *p = rt_planners(); p->name; p++) {
-        if (json_is_string(v) && strcmp(json_string_value(v), p->name) == 0 &&
-            strlen(p->name) < sizeof s->algorithm) {
-            memcpy(s->algorithm, p->name, strlen(p->name) + 1);
+        const char *name = json_is_string(v) ? json_string_value(v) : "";
+        const size_t n = strlen(p->name); /* what follows a colon is the planner's to read */
+        if (strncmp(name, p->name, n) == 0 && (name[n] == '\0' || name[n] == ':') &&
+            strlen(name) < sizeof s->algorithm) {
+            memcpy(s->algorithm, name, strlen(name) + 1);
             return RT_OK;
         }
         if (used < sizeof list)

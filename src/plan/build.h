@@ -42,6 +42,13 @@ int64_t rt_pair_counter_count(const rt_pair_counter *c, const rt_piece *q, const
 /* The step that holds tile (or move) number i of the pass; -1 if none does. */
 int64_t rt_pass_step_of_tile(const rt_pass *pass, int64_t i);
 
+/* A parameter of the plan's name; `otherwise` where it is not given.  RT_ERR_ARG names what is allowed. */
+rt_status rt_plan_option_number(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t least,
+                                int64_t most, int64_t otherwise, int64_t *out) RT_NODISCARD;
+/* The index of the value in `names` (ended by NULL). */
+rt_status rt_plan_option_choice(rt_context *ctx, const rt_plan_options *o, const char *key,
+                                const char *const *names, int otherwise, int *out) RT_NODISCARD;
+
 /* The planners. */
 rt_status rt_plan_single(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
                          rt_plan *out);

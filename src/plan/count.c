@@ -1,6 +1,7 @@
 /* What a pass costs: pairs, operations, bytes and messages per rank, buffers, the critical path. */
 #include "plan/grid.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void rt_counters_reset(rt_counters *c)
@@ -95,31 +96,67 @@ static void traffic_count(const rt_pass *pass, const rt_problem *p, const rt_wir
     }
 }
 
-/* The largest number of tiles that share a query row: its partials. */
+/* A tile's place in the order in which those of one kernel call are neighbours. */
+typedef struct {
+    int64_t step, tile;
+    int32_t rank, call;
+} call_place;
+
+static int call_compare(const void *a, const void *b)
+{
+    const call_place *x = a, *y = b;
+    if (x->step != y->step)
+        return x->step < y->step ? -1 : 1;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    if (x->call != y->call)
+        return x->call < y->call ? -1 : 1;
+    return (x->tile > y->tile) - (x->tile < y->tile);
+}
+
+static void calls_sort(const rt_pass *pass, call_place *order)
+{
+    for (int64_t t = 0; t < pass->n_steps; t++)
+        for (int64_t i = pass->steps[t].tile0; i < pass->steps[t].tile1; i++)
+            order[i] = (call_place){t, i, pass->tiles[i].rank, pass->tiles[i].call};
+    qsort(order, (size_t)pass->n_tiles, sizeof *order, call_compare);
+}
+
+/* The largest number of kernel calls that share a query row: its partials. */
 static rt_status partials_count(rt_context *ctx, const rt_pass *pass, const rt_problem *p,
                                 const rt_layout *l, rt_counters *c)
 {
     rt_grid g;
     RT_TRY(rt_grid_create(ctx, pass, p, l, &g));
     rt_status status = RT_ERR_NOMEM;
-    int64_t *tiles = rt_calloc(ctx, g.offset[RT_SIDE_Q][l->ranks], sizeof *tiles);
-    if (tiles == NULL)
-        goto reset_grid;
-    for (int64_t t = 0; t < pass->n_tiles; t++) {
-        const rt_piece *q = &pass->tiles[t].q;
-        int64_t *shard = tiles + g.offset[RT_SIDE_Q][q->shard];
+    struct {
+        int64_t calls, last; /* how many, and the number of the last that was counted */
+    } *cell = rt_calloc(ctx, g.offset[RT_SIDE_Q][l->ranks], sizeof *cell);
+    call_place *order = rt_alloc(ctx, pass->n_tiles, sizeof *order);
+    if (cell == NULL || order == NULL)
+        goto free_cells;
+    calls_sort(pass, order);
+    int64_t call = 0;
+    for (int64_t k = 0; k < pass->n_tiles; k++) {
+        const bool same = k > 0 && order[k].step == order[k - 1].step &&
+                          order[k].rank == order[k - 1].rank && order[k].call == order[k - 1].call;
+        call += !same;
+        const rt_piece *q = &pass->tiles[order[k].tile].q;
         rt_cells cells = rt_grid_cells(&g, q);
         for (int64_t s = cells.s0; s < cells.s1; s++) {
             for (int64_t h = cells.h0; h < cells.h1; h++) {
-                int64_t n = ++shard[s * cells.width + h];
-                c->max_partials = n > c->max_partials ? n : c->max_partials;
+                const int64_t i = g.offset[RT_SIDE_Q][q->shard] + s * cells.width + h;
+                cell[i].calls += cell[i].last != call;
+                cell[i].last = call;
+                c->max_partials = cell[i].calls > c->max_partials ? cell[i].calls : c->max_partials;
             }
         }
     }
-    rt_free(tiles);
     status = RT_OK;
 
-reset_grid:
+free_cells:
+    rt_free(order);
+    rt_free(cell);
     rt_grid_reset(&g);
     return status;
 }

@@ -6,36 +6,66 @@
 
 __extension__ typedef unsigned __int128 u128;
 
+/* The arrays that a problem owns: NULL where a part is not set. */
+enum { OWNED = 8 };
+
+typedef struct {
+    void **at;
+    int64_t count;
+    size_t size;
+} owned;
+
+static int64_t bias_count(const rt_problem *p)
+{
+    return p->bias_shape[0] * p->bias_shape[1] * p->bias_shape[2] * p->bias_shape[3];
+}
+
+static void owned_list(rt_problem *p, owned list[OWNED])
+{
+    const owned all[OWNED] = {{(void **)&p->cu_q, p->documents + 1, sizeof *p->cu_q},
+                              {(void **)&p->cu_k, p->documents + 1, sizeof *p->cu_k},
+                              {(void **)&p->slices, p->n_slices, sizeof *p->slices},
+                              {(void **)&p->key_valid, p->batch * p->seqlen_k, sizeof *p->key_valid},
+                              {(void **)&p->dense, p->seqlen_q * p->seqlen_k, sizeof *p->dense},
+                              {(void **)&p->alibi, p->heads_q, sizeof *p->alibi},
+                              {(void **)&p->bias, bias_count(p), sizeof *p->bias},
+                              {(void **)&p->sink, p->heads_q, sizeof *p->sink}};
+    memcpy(list, all, sizeof all);
+}
+
 void rt_problem_reset(rt_problem *p)
 {
     if (p == NULL)
         return;
-    rt_free(p->cu_q);
-    rt_free(p->cu_k);
+    owned list[OWNED];
+    owned_list(p, list);
+    for (int k = 0; k < OWNED; k++)
+        rt_free(*list[k].at);
     memset(p, 0, sizeof *p);
 }
 
 rt_status rt_problem_copy(rt_context *ctx, const rt_problem *from, rt_problem *to)
 {
     rt_problem copy = *from;
-    copy.cu_q = copy.cu_k = NULL;
-    if (from->documents > 0) {
-        int64_t n = from->documents + 1;
-        copy.cu_q = rt_alloc(ctx, n, sizeof *copy.cu_q);
-        if (copy.cu_q == NULL)
+    owned list[OWNED];
+    owned_list(&copy, list);
+    void *source[OWNED];
+    for (int k = 0; k < OWNED; k++) {
+        source[k] = *list[k].at;
+        *list[k].at = NULL;
+    }
+    for (int k = 0; k < OWNED; k++) {
+        if (source[k] == NULL)
+            continue;
+        *list[k].at = rt_alloc(ctx, list[k].count, list[k].size);
+        if (*list[k].at == NULL) {
+            rt_problem_reset(&copy);
             return RT_ERR_NOMEM;
-        copy.cu_k = rt_alloc(ctx, n, sizeof *copy.cu_k);
-        if (copy.cu_k == NULL)
-            goto free_cu_q;
-        memcpy(copy.cu_q, from->cu_q, (size_t)n * sizeof *copy.cu_q);
-        memcpy(copy.cu_k, from->cu_k, (size_t)n * sizeof *copy.cu_k);
+        }
+        memcpy(*list[k].at, source[k], (size_t)list[k].count * list[k].size);
     }
     *to = copy;
     return RT_OK;
-
-free_cu_q:
-    rt_free(copy.cu_q);
-    return RT_ERR_NOMEM;
 }
 
 static rt_status positive_check(rt_context *ctx, const char *name, int64_t value)

@@ -84,7 +84,7 @@ static uint64_t pass_digest(const rt_pass *a)
     for (int64_t i = 0; i < a->n_tiles; i++) {
         const rt_tile *t = &a->tiles[i];
         h = mix_piece(mix_piece(mix(h, (uint64_t)t->rank), &t->q), &t->kv);
-        h = mix_pair(mix_pair(h, t->q_buf, t->kv_buf), t->dst_q, t->dst_kv);
+        h = mix(mix_pair(mix_pair(h, t->q_buf, t->kv_buf), t->dst_q, t->dst_kv), (uint64_t)t->call);
     }
     for (int64_t i = 0; i < a->n_moves; i++) {
         const rt_move *m = &a->moves[i];
