@@ -476,7 +476,7 @@ static void print_rows_match_the_plan(void **state)
     const rt_problem p = problem_make(10, 10, 4, 2, 4, RT_MASK_CAUSAL);
     made m = plan_make(&p, "ring", RT_LAYOUT_ZIGZAG, 3);
     char *text = print_text(&p, &m, false);
-    int64_t rows[2] = {0, 0}, fields_want = 18;
+    int64_t rows[2] = {0, 0}, fields_want = 19;
     char *save = NULL;
     for (char *line = strtok_r(text, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
         if (line[0] == '#')
@@ -519,9 +519,13 @@ static void print_json_parses_and_matches(void **state)
             assert_int_equal(json_array_size(tiles), pass->steps[t].tile1 - pass->steps[t].tile0);
             assert_int_equal(json_array_size(json_object_get(step, "moves")),
                              pass->steps[t].move1 - pass->steps[t].move0);
-            for (size_t i = 0; i < json_array_size(tiles); i++)
-                assert_int_equal(json_integer_value(json_object_get(json_array_get(tiles, i), "pairs")),
-                                 pass->tiles[pass->steps[t].tile0 + (int64_t)i].pairs);
+            for (size_t i = 0; i < json_array_size(tiles); i++) {
+                const rt_tile *x = &pass->tiles[pass->steps[t].tile0 + (int64_t)i];
+                json_t *tile = json_array_get(tiles, i);
+                assert_int_equal(json_integer_value(json_object_get(tile, "pairs")), x->pairs);
+                assert_true(json_is_integer(json_object_get(tile, "call")));
+                assert_int_equal(json_integer_value(json_object_get(tile, "call")), x->call);
+            }
         }
         rt_counters c = count(&p, &m, backward);
         json_t *counters = json_object_get(j, "counters");

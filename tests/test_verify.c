@@ -457,6 +457,25 @@ static void damage_structure(void **state)
     REFUSED(&b, "for 5 ranks");
 }
 
+/* Kernel calls are numbered without a gap, and a call writes a query's partial to one place. */
+static void damage_calls(void **state)
+{
+    (void)state;
+    bed b = ring_make();
+    tile_of(&b.plan.forward, 1, 2)->call = 1;
+    REFUSED(&b, "forward step 1 rank 2", "kernel call 1", "without a gap", "0 is missing");
+    b = ring_make();
+    tile_of(&b.plan.backward, 3, 0)->call = -1;
+    REFUSED(&b, "backward step 3 rank 0", "kernel call -1");
+    b = ring_make();
+    rt_tile *whole = tile_of(&b.plan.forward, 2, 1), rest = *whole;
+    whole->kv.slot1 = rest.kv.slot0 = 4;
+    whole->pairs = rest.pairs = 32;
+    rest.dst_q = 3;
+    tile_append(&b.plan.forward, rest, 2);
+    REFUSED(&b, "forward step 2 rank 1", "one kernel call (0) for Q shard 1", "write buffers 3 and 0");
+}
+
 /* Not every change is damage: the order of a listing, a wider move than is read. */
 static void harmless_changes_are_accepted(void **state)
 {
@@ -494,6 +513,7 @@ int main(void)
         cmocka_unit_test(damage_buffer_reused),
         cmocka_unit_test(damage_add_on_wrong_piece),
         cmocka_unit_test(damage_structure),
+        cmocka_unit_test(damage_calls),
         cmocka_unit_test(harmless_changes_are_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);

@@ -27,6 +27,22 @@ static rt_status print_plan(rt_cli *c, const rt_problem *p, rt_layout_kind kind,
     return st;
 }
 
+/* One line: the name as --plan takes it, and what it does. */
+static void list_planner(const rt_planner *x)
+{
+    printf("%s", x->name);
+    for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL; each++) {
+        printf("%s%s=(", each == x->parameters ? ":" : ",", each->key);
+        for (const char *c = each->values; *c != '\0'; c++) /* no spaces inside the first word */
+            if (*c != ' ')
+                printf("%c", *c);
+        printf(")");
+    }
+    printf("  %s\n", x->summary);
+    for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL; each++)
+        printf("#   %s: %s\n", each->key, each->summary);
+}
+
 rt_status rt_cli_plan(rt_cli *c)
 {
     const rt_options *o = c->o;
@@ -34,7 +50,7 @@ rt_status rt_cli_plan(rt_cli *c)
         return RT_OK;
     if (o->list) {
         for (const rt_planner *x = rt_planners(); x->name != NULL; x++)
-            printf("%s\n", x->name);
+            list_planner(x);
         return RT_OK;
     }
     if (o->n_arguments > 0) {

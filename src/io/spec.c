@@ -357,7 +357,7 @@ static rt_status read_algorithm(const reader *r, rt_spec *s)
     RT_TRY(get(r, "algorithm", OPTIONAL, &v));
     if (!v)
         return RT_OK;
-    char list[200] = "";
+    char list[500] = "";
     size_t used = 0;
     for (const rt_planner *p = rt_planners(); p->name; p++) {
         const char *name = json_is_string(v) ? json_string_value(v) : "";

@@ -56,6 +56,89 @@ rt_status rt_builder_move(rt_context *ctx, rt_builder *b, const rt_move *move)
     return RT_OK;
 }
 
+rt_status rt_builder_send(rt_context *ctx, rt_builder *b, rt_payload payload, rt_piece piece, int32_t from,
+                          int32_t to, int32_t src_buf, int32_t dst_buf, rt_how how)
+{
+    const rt_move move = {payload, piece, from, to, src_buf, dst_buf, how};
+    if (piece.slot0 >= piece.slot1 || piece.head0 >= piece.head1)
+        return RT_OK;
+    return rt_builder_move(ctx, b, &move);
+}
+
+/* A tile of the last step with what decides its place. */
+typedef struct {
+    rt_tile tile;
+    int64_t work, call_work, index;
+} ranked;
+
+static int by_call(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->tile.rank != y->tile.rank)
+        return x->tile.rank < y->tile.rank ? -1 : 1;
+    if (x->tile.call != y->tile.call)
+        return x->tile.call < y->tile.call ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const ranked *x = a, *y = b;
+    if (x->tile.rank != y->tile.rank)
+        return x->tile.rank < y->tile.rank ? -1 : 1;
+    if (x->call_work != y->call_work)
+        return x->call_work > y->call_work ? -1 : 1;
+    if (x->tile.call != y->tile.call)
+        return x->tile.call < y->tile.call ? -1 : 1;
+    if (x->work != y->work)
+        return x->work > y->work ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static bool same_call(const rt_tile *a, const rt_tile *b)
+{
+    return a->rank == b->rank && a->call == b->call;
+}
+
+rt_status rt_builder_longest_first(rt_context *ctx, rt_builder *b)
+{
+    const rt_step *step = &b->pass.steps[b->pass.n_steps - 1];
+    const int64_t n = step->tile1 - step->tile0;
+    rt_tile *tiles = b->pass.tiles + step->tile0;
+    if (n == 0)
+        return RT_OK;
+    ranked *x = rt_alloc(ctx, n, sizeof *x);
+    if (x == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (ranked){tiles[i], tiles[i].pairs * (tiles[i].q.head1 - tiles[i].q.head0), 0, i};
+    qsort(x, (size_t)n, sizeof *x, by_call);
+    for (int64_t i = 0, end; i < n; i = end) {
+        int64_t sum = 0;
+        for (end = i; end < n && same_call(&x[i].tile, &x[end].tile); end++)
+            sum += x[end].work;
+        for (int64_t k = i; k < end; k++)
+            x[k].call_work = sum;
+    }
+    qsort(x, (size_t)n, sizeof *x, by_length);
+    int32_t call = 0;
+    for (int64_t i = 0; i < n; i++) {
+        tiles[i] = x[i].tile;
+        if (i > 0)
+            call = x[i].tile.rank != x[i - 1].tile.rank   ? 0
+                   : x[i].tile.call != x[i - 1].tile.call ? call + 1
+                                                          : call;
+        tiles[i].call = call;
+    }
+    rt_free(x);
+    return RT_OK;
+}
+
+int32_t rt_shard_buffer(int32_t rank, int32_t shard)
+{
+    return shard == rank ? 0 : shard + (shard < rank);
+}
+
 void rt_pass_reset(rt_pass *pass)
 {
     rt_free(pass->steps);
@@ -127,6 +210,76 @@ int64_t rt_pair_counter_count(const rt_pair_counter *c, const rt_piece *q, const
     if (c->sorted_kv != NULL && n_k == rt_layout_count(c->l, RT_SIDE_KV, kv->shard))
         k_pos = c->sorted_kv + c->l->side[RT_SIDE_KV].first[kv->shard];
     return rt_mask_pairs(c->p, q_pos, q->slot1 - q->slot0, k_pos, n_k);
+}
+
+int64_t rt_tile_shrink(const rt_pair_counter *c, rt_tile *tile)
+{
+    const rt_layout_side *side = c->l->side;
+    rt_piece *const piece[2] = {&tile->q, &tile->kv};
+    int64_t cut[2][3]; /* of queries, of keys: begin, the shard's middle, end */
+    bool halves = false;
+    for (int s = 0; s < 2; s++) {
+        const int64_t half = side[s].half[piece[s]->shard];
+        cut[s][0] = piece[s]->slot0;
+        cut[s][1] = half < piece[s]->slot0   ? piece[s]->slot0
+                    : half > piece[s]->slot1 ? piece[s]->slot1
+                                             : half;
+        cut[s][2] = piece[s]->slot1;
+        halves = halves || (cut[s][0] < cut[s][1] && cut[s][1] < cut[s][2]);
+    }
+    if (!halves)
+        return tile->pairs = rt_pair_counter_count(c, &tile->q, &tile->kv);
+    bool sees[2][2] = {{false, false}, {false, false}};
+    tile->pairs = 0;
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 2; b++) {
+            rt_piece q = tile->q, kv = tile->kv;
+            q.slot0 = cut[RT_SIDE_Q][a];
+            q.slot1 = cut[RT_SIDE_Q][a + 1];
+            kv.slot0 = cut[RT_SIDE_KV][b];
+            kv.slot1 = cut[RT_SIDE_KV][b + 1];
+            const int64_t n = rt_pair_counter_count(c, &q, &kv);
+            sees[RT_SIDE_Q][a] = sees[RT_SIDE_Q][a] || n > 0;
+            sees[RT_SIDE_KV][b] = sees[RT_SIDE_KV][b] || n > 0;
+            tile->pairs += n;
+        }
+    for (int s = 0; s < 2 && tile->pairs > 0; s++) {
+        piece[s]->slot0 = sees[s][0] ? cut[s][0] : cut[s][1];
+        piece[s]->slot1 = sees[s][1] ? cut[s][2] : cut[s][1];
+    }
+    return tile->pairs;
+}
+
+rt_status rt_builder_compute(rt_context *ctx, rt_builder *b, const rt_pair_counter *c, rt_tile tile)
+{
+    if (tile.q.head0 >= tile.q.head1 || rt_tile_shrink(c, &tile) == 0)
+        return RT_OK;
+    return rt_builder_tile(ctx, b, &tile);
+}
+
+rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *l, rt_pass_fn make,
+                         const void *arg, rt_plan *out)
+{
+    rt_builder pass[2];
+    rt_pair_counter c;
+    memset(pass, 0, sizeof pass);
+    RT_TRY(rt_pair_counter_init(ctx, p, l, &c));
+    rt_status status = make(ctx, &pass[0], &c, false, arg);
+    if (status == RT_OK)
+        status = make(ctx, &pass[1], &c, true, arg);
+    rt_pair_counter_reset(&c);
+    if (status != RT_OK)
+        goto reset_passes;
+    memset(out, 0, sizeof *out);
+    out->ranks = l->ranks;
+    out->forward = pass[0].pass;
+    out->backward = pass[1].pass;
+    return RT_OK;
+
+reset_passes:
+    rt_pass_reset(&pass[0].pass);
+    rt_pass_reset(&pass[1].pass);
+    return status;
 }
 
 int64_t rt_pass_step_of_tile(const rt_pass *pass, int64_t i)

@@ -15,7 +15,16 @@ typedef struct {
 rt_status rt_builder_step(rt_context *ctx, rt_builder *b) RT_NODISCARD;
 rt_status rt_builder_tile(rt_context *ctx, rt_builder *b, const rt_tile *tile) RT_NODISCARD;
 rt_status rt_builder_move(rt_context *ctx, rt_builder *b, const rt_move *move) RT_NODISCARD;
+/* A move of `piece`, unless it has no slots or no heads. */
+rt_status rt_builder_send(rt_context *ctx, rt_builder *b, rt_payload payload, rt_piece piece, int32_t from,
+                          int32_t to, int32_t src_buf, int32_t dst_buf, rt_how how) RT_NODISCARD;
+/* Within the last step: ranks ascending; of a rank the call with the most pairs (over its heads) first, of a
+ * call the tile with the most; what is equal keeps its order.  Calls are then numbered as they stand. */
+rt_status rt_builder_longest_first(rt_context *ctx, rt_builder *b) RT_NODISCARD;
 void rt_pass_reset(rt_pass *pass);
+
+/* The buffer in which a rank keeps a shard when it gathers those of others: its own is at home. */
+int32_t rt_shard_buffer(int32_t rank, int32_t shard);
 
 /* All slots and all heads of a rank's shard. */
 rt_piece rt_piece_whole(const rt_problem *p, const rt_layout *l, rt_side side, int32_t shard);
@@ -38,6 +47,20 @@ rt_status rt_pair_counter_init(rt_context *ctx, const rt_problem *p, const rt_la
                                rt_pair_counter *out) RT_NODISCARD;
 void rt_pair_counter_reset(rt_pair_counter *c);
 int64_t rt_pair_counter_count(const rt_pair_counter *c, const rt_piece *q, const rt_piece *kv);
+
+/* The tile with its pairs counted, unless nothing in it is visible.  In a layout whose shards have two halves
+ * (zigzag) a mask often empties the block of two of them: the tile is then the smallest rectangle of whole
+ * halves that holds every visible pair. */
+rt_status rt_builder_compute(rt_context *ctx, rt_builder *b, const rt_pair_counter *c,
+                             rt_tile tile) RT_NODISCARD;
+/* The same without a builder: shrinks tile->q and tile->kv, sets tile->pairs and returns it. */
+int64_t rt_tile_shrink(const rt_pair_counter *c, rt_tile *tile);
+
+/* Both passes of a plan, each by `make`.  The name is written by rt_plan_create. */
+typedef rt_status (*rt_pass_fn)(rt_context *ctx, rt_builder *b, const rt_pair_counter *c, bool backward,
+                                const void *arg);
+rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *l, rt_pass_fn make,
+                         const void *arg, rt_plan *out) RT_NODISCARD;
 
 /* The step that holds tile (or move) number i of the pass; -1 if none does. */
 int64_t rt_pass_step_of_tile(const rt_pass *pass, int64_t i);

@@ -42,12 +42,12 @@ static rt_status parameters_check(rt_context *ctx, const rt_planner *planner, co
 {
     while (*text != '\0') {
         const size_t item = strcspn(text, ","), key = strcspn(text, "=,");
-        char known[256] = "";
+        char known[512] = "";
         bool found = false;
         for (const rt_plan_parameter *each = planner->parameters; each != NULL && each->key != NULL;
              each++) {
             found = found || (strlen(each->key) == key && strncmp(each->key, text, key) == 0);
-            size_t used = strlen(known);
+            const size_t used = strlen(known);
             (void)snprintf(known + used, sizeof known - used, "%s%s=(%s)", used > 0 ? ", " : "", each->key,
                            each->values);
         }

@@ -78,9 +78,10 @@ static void text_rows(FILE *f, const rt_pass *pass, bool backward)
             fprintf(f, " %5d %5d", (int)x->q_buf, (int)x->dst_q);
             text_piece(f, &x->kv);
             if (backward)
-                fprintf(f, " %6d %6d %14lld\n", (int)x->kv_buf, (int)x->dst_kv, (long long)x->pairs);
+                fprintf(f, " %6d %6d", (int)x->kv_buf, (int)x->dst_kv);
             else
-                fprintf(f, " %6d %6s %14lld\n", (int)x->kv_buf, "-", (long long)x->pairs);
+                fprintf(f, " %6d %6s", (int)x->kv_buf, "-");
+            fprintf(f, " %14lld %5d\n", (long long)x->pairs, (int)x->call);
         }
         for (int64_t i = pass->steps[t].move0; i < pass->steps[t].move1; i++) {
             const rt_move *x = &pass->moves[i];
@@ -88,8 +89,8 @@ static void text_rows(FILE *f, const rt_pass *pass, bool backward)
                     (int)x->from, (int)x->to, text_or(rt_payload_name(x->payload)),
                     text_or(rt_how_name(x->how)));
             text_piece(f, &x->piece);
-            fprintf(f, " %5d %5d %6s %15s %15s %6s %6s %14s\n", (int)x->src_buf, (int)x->dst_buf, "-", "-",
-                    "-", "-", "-", "-");
+            fprintf(f, " %5d %5d %6s %15s %15s %6s %6s %14s %5s\n", (int)x->src_buf, (int)x->dst_buf, "-",
+                    "-", "-", "-", "-", "-", "-");
         }
     }
 }
@@ -134,14 +135,16 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
     if (o->summary)
         goto counted;
     fprintf(
-        f, "# a tile is computed by its rank: `shard slots heads` are its queries, the k columns its keys; "
-           "src and dst are buffers, 0 is home\n");
-    fprintf(f, "# %-8s %6s %-4s %6s %6s %-7s %-4s %6s %15s %15s %5s %5s %6s %15s %15s %6s %6s %14s\n",
+        f,
+        "# a tile is computed by its rank: `shard slots heads` are its queries, the k columns its keys; "
+        "src and dst are buffers, 0 is home\n# tiles of one rank, step and call are one call of a kernel; "
+        "moves are started before the tiles of their step, of which each rank's longest come first\n");
+    fprintf(f, "# %-8s %6s %-4s %6s %6s %-7s %-4s %6s %15s %15s %5s %5s %6s %15s %15s %6s %6s %14s %5s\n",
             "pass", "step", "kind", "from", "to", "payload", "how", "shard", "slots", "heads", "src", "dst",
-            "kshard", "kslots", "kheads", "ksrc", "kdst", "pairs");
-    fprintf(f, "# %-8s %6s %-4s %6s %6s %-7s %-4s %6s %15s %15s %5s %5s %6s %15s %15s %6s %6s %14s\n", "",
-            "", "", "(rank)", "(rank)", "", "", "(rank)", "(tokens)", "(heads)", "(buf)", "(buf)", "(rank)",
-            "(tokens)", "(heads)", "(buf)", "(buf)", "(per head)");
+            "kshard", "kslots", "kheads", "ksrc", "kdst", "pairs", "call");
+    fprintf(f, "# %-8s %6s %-4s %6s %6s %-7s %-4s %6s %15s %15s %5s %5s %6s %15s %15s %6s %6s %14s %5s\n",
+            "", "", "", "(rank)", "(rank)", "", "", "(rank)", "(tokens)", "(heads)", "(buf)", "(buf)",
+            "(rank)", "(tokens)", "(heads)", "(buf)", "(buf)", "(per head)", "");
     text_rows(f, &plan->forward, false);
     text_rows(f, &plan->backward, true);
 counted:
@@ -209,8 +212,11 @@ static void json_pass(FILE *f, const rt_pass *pass, const rt_counters *c, bool b
             json_piece(f, "q", &x->q);
             fprintf(f, ", ");
             json_piece(f, "kv", &x->kv);
-            fprintf(f, ", \"q_buf\": %d, \"kv_buf\": %d, \"dst_q\": %d, \"dst_kv\": %d, \"pairs\": %lld}",
-                    (int)x->q_buf, (int)x->kv_buf, (int)x->dst_q, (int)x->dst_kv, (long long)x->pairs);
+            fprintf(f,
+                    ", \"q_buf\": %d, \"kv_buf\": %d, \"dst_q\": %d, \"dst_kv\": %d, \"pairs\": %lld, "
+                    "\"call\": %d}",
+                    (int)x->q_buf, (int)x->kv_buf, (int)x->dst_q, (int)x->dst_kv, (long long)x->pairs,
+                    (int)x->call);
         }
         fprintf(f, "],\n       \"moves\": [");
         for (int64_t i = step->move0; i < step->move1; i++) {

@@ -19,7 +19,7 @@ static rt_status single_moves(rt_context *ctx, rt_builder *b, const rt_pair_coun
     return RT_OK;
 }
 
-/* One tile per pair of shards; notes which shards have a result. */
+/* One tile per pair of shards, all of one kernel call; notes which shards have a result. */
 static rt_status single_tiles(rt_context *ctx, rt_builder *b, const rt_pair_counter *c, bool backward,
                               bool *q_done, bool *kv_done)
 {
@@ -55,6 +55,7 @@ static rt_status single_pass(rt_context *ctx, rt_builder *b, const rt_pair_count
     }
     RT_TRY(rt_builder_step(ctx, b));
     RT_TRY(single_tiles(ctx, b, c, backward, q_done, kv_done));
+    RT_TRY(rt_builder_longest_first(ctx, b));
     if (many) {
         RT_TRY(rt_builder_step(ctx, b));
         RT_TRY(single_moves(ctx, b, c, backward ? RT_PAYLOAD_DQ : RT_PAYLOAD_STATE, true, q_done));
@@ -85,7 +86,6 @@ rt_status rt_plan_single(rt_context *ctx, const rt_problem *p, const rt_layout *
     if (status != RT_OK)
         goto reset_passes;
     memset(out, 0, sizeof *out);
-    memcpy(out->name, "single", sizeof "single");
     out->ranks = l->ranks;
     out->forward = forward.pass;
     out->backward = backward.pass;

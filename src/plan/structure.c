@@ -2,6 +2,7 @@
 #include "plan/grid.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct {
     rt_context *ctx;
@@ -80,6 +81,57 @@ static rt_status tile_check(const structure *s, const rt_tile *t)
     return RT_OK;
 }
 
+/* A tile's place in the order in which those of one kernel call are neighbours, by the shard of their queries. */
+typedef struct {
+    const rt_tile *tile;
+    int64_t index;
+} call_place;
+
+static int call_compare(const void *a, const void *b)
+{
+    const call_place *x = a, *y = b;
+    const int64_t key[3][2] = {{x->tile->rank, y->tile->rank},
+                               {x->tile->call, y->tile->call},
+                               {x->tile->q.shard, y->tile->q.shard}};
+    for (int k = 0; k < 3; k++)
+        if (key[k][0] != key[k][1])
+            return key[k][0] < key[k][1] ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* The calls of a rank in a step are numbered 0, 1, .. without a gap, and a call has one partial per query: its
+ * tiles of one shard's queries have one destination. */
+static rt_status calls_check(structure *s, const rt_pass *pass, int64_t t, call_place *order)
+{
+    const int64_t first = pass->steps[t].tile0, n = pass->steps[t].tile1 - first;
+    for (int64_t i = 0; i < n; i++)
+        order[i] = (call_place){&pass->tiles[first + i], first + i};
+    qsort(order, (size_t)n, sizeof *order, call_compare);
+    for (int64_t i = 0; i < n; i++) {
+        const rt_tile *x = order[i].tile, *before = i > 0 ? order[i - 1].tile : NULL;
+        const bool same_rank = before != NULL && before->rank == x->rank;
+        const int64_t next = same_rank ? (int64_t)before->call + 1 : 0;
+        (void)snprintf(s->where, sizeof s->where, "%s step %lld rank %d: tile %lld",
+                       s->backward ? "backward" : "forward", (long long)t, (int)x->rank,
+                       (long long)order[i].index);
+        if (!(same_rank && x->call == before->call) && x->call != next)
+            return rt_fail(
+                s->ctx, RT_ERR_FORMAT,
+                "%s is of kernel call %d; the calls of a rank in a step are numbered from 0 without "
+                "a gap, and %lld is missing",
+                s->where, (int)x->call, (long long)next);
+        if (same_rank && x->call == before->call && x->q.shard == before->q.shard &&
+            (x->dst_q != before->dst_q || x->q_buf != before->q_buf))
+            return rt_fail(
+                s->ctx, RT_ERR_FORMAT,
+                "%s and tile %lld are one kernel call (%d) for Q shard %d, but read buffers %d and "
+                "%d, write buffers %d and %d",
+                s->where, (long long)order[i - 1].index, (int)x->call, (int)x->q.shard, (int)x->q_buf,
+                (int)before->q_buf, (int)x->dst_q, (int)before->dst_q);
+    }
+    return RT_OK;
+}
+
 static bool payload_allowed(rt_payload payload, bool backward)
 {
     switch (payload) {
@@ -149,5 +201,10 @@ rt_status rt_pass_structure_check(rt_context *ctx, const rt_pass *pass, const rt
     if (tile != pass->n_tiles || move != pass->n_moves)
         return rt_fail(ctx, RT_ERR_FORMAT, "%s: %lld tiles and %lld moves are in no step", name,
                        (long long)(pass->n_tiles - tile), (long long)(pass->n_moves - move));
-    return RT_OK;
+    call_place *order = rt_alloc(ctx, pass->n_tiles, sizeof *order);
+    rt_status status = order != NULL ? RT_OK : RT_ERR_NOMEM;
+    for (int64_t t = 0; t < pass->n_steps && status == RT_OK; t++)
+        status = calls_check(&s, pass, t, order);
+    rt_free(order);
+    return status;
 }
