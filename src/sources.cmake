@@ -91,6 +91,7 @@ set(RT_SOURCES
   src/io/dump.c
   src/io/dump_check.c
   src/io/folder.c
+  src/io/text_file.c
 )
 # The command's sources: one file per verb.
 set(RT_CLI_SOURCES
@@ -107,6 +108,10 @@ set(RT_CLI_SOURCES
   src/cli/bench_peer.c
   src/show/report.c
   src/show/report_json.c
+  src/show/svg.c
+  src/show/plan_svg.c
+  src/show/plan_svg_map.c
+  src/show/plan_svg_steps.c
 )
 
 # Files compiled for one instruction set; what is in them runs only where the processor has it.

@@ -68,8 +68,9 @@ static const struct {
     {"warmup", 1041, "N", BENCH, "repetitions before them that are not timed (default 1)"},
     {"peer", 1042, NULL, BENCH,
      "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
+    {"svg", 1060, "FILE", PLAN, "draw the plan: mask by rank, who computes what when, messages as arrows"},
     {"output", 'o', "FOLDER", GEN | RUN, "where the dump goes; appears complete or not at all"},
-    {"force", 1030, NULL, GEN | RUN, "replace an existing output folder"},
+    {"force", 1030, NULL, GEN | RUN | PLAN, "replace an existing output"},
     {"quiet", 'q', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "no progress on the terminal"},
     {"help", 'h', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "this text"},
 };
@@ -362,6 +363,9 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return parse_int(ctx, name, v, 0, 100000, &o->warmup);
     case 1042:
         o->peer = true;
+        return RT_OK;
+    case 1060:
+        o->svg = v;
         return RT_OK;
     case 'o':
         o->output = v;

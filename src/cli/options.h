@@ -21,7 +21,7 @@ typedef struct {
     int64_t *cu_q, *cu_k; /* rt_alloc */
     int64_t n_cu_q, n_cu_k;
     const char *scale;
-    const char *plan, *layout, *arith, *spec, *output, *remainder;
+    const char *plan, *layout, *arith, *spec, *output, *remainder, *svg;
     const char *declare[RT_MAX_DECLARATIONS];
     int64_t n_declare;
     double delta, budget; /* budget: seconds */

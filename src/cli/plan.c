@@ -3,9 +3,20 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "io/text_file.h"
+#include "show/plan_svg.h"
+
+static rt_status draw(rt_cli *c, const rt_problem *p, const rt_layout *l, const rt_plan *plan)
+{
+    rt_text_file out;
+    RT_TRY(rt_text_file_begin(c->ctx, c->o->svg, c->o->force, &out));
+    return rt_text_file_end(c->ctx, &out, rt_show_plan_svg(c->ctx, out.file, plan, p, l, c->o->verify));
+}
 
 static rt_status show(rt_cli *c, const rt_problem *p, const rt_layout *l, const rt_plan *plan)
 {
+    if (c->o->svg != NULL)
+        RT_TRY(draw(c, p, l, plan));
     const rt_plan_print_options how = {.summary = c->o->summary, .verified = c->o->verify};
     return c->o->json ? rt_plan_print_json(c->ctx, stdout, plan, p, l, &how)
                       : rt_plan_print(c->ctx, stdout, plan, p, l, &how);

@@ -1,0 +1,281 @@
+/* The steps of a pass: a row per rank, a column per step, arrows between them. */
+#include "show/plan_svg.h"
+
+enum { FEW_RANKS = 16, FEW_STEPS = 20, MOST_RANKS = 128, MOST_STEPS = 40, LAST = 6, HEAD = 58 };
+
+rt_picture_size rt_picture_measure(const rt_plan_picture *s, const rt_pass *pass)
+{
+    rt_picture_size z = {.ranks = s->plan->ranks, .first = pass->n_steps};
+    z.compact = z.ranks > FEW_RANKS || pass->n_steps > FEW_STEPS;
+    z.ranks = z.ranks < MOST_RANKS ? z.ranks : MOST_RANKS;
+    if (pass->n_steps > MOST_STEPS) {
+        z.first = MOST_STEPS - LAST;
+        z.last = LAST;
+    }
+    z.row = z.compact ? 12 : 46;
+    z.box = z.compact ? 12 : 68;
+    z.gap = z.compact ? 26 : 66;
+    z.width = 60 + (double)(z.first + z.last + (z.last > 0)) * (z.box + z.gap) + 30;
+    z.height = HEAD + (double)z.ranks * z.row + 8;
+    return z;
+}
+
+/* What a rank does in a step. */
+typedef struct {
+    int64_t tiles, pairs, calls; /* pairs over all heads */
+    int32_t q0, q1, kv0, kv1;    /* lowest and highest shard */
+    int64_t head0, head1;        /* of the queries */
+} work;
+
+typedef struct {
+    const rt_plan_picture *s;
+    const rt_picture_size *z;
+    const rt_pass *pass;
+    bool backward;
+    double x, y;  /* of the first step's box and the first rank's row */
+    work *now;    /* of the step, per rank */
+    int64_t most; /* pairs of a rank in a step, at most */
+} view;
+
+static void work_read(const view *v, const rt_step *step)
+{
+    for (int32_t r = 0; r < v->s->plan->ranks; r++)
+        v->now[r] = (work){0};
+    for (int64_t i = step->tile0; i < step->tile1; i++) {
+        const rt_tile *t = &v->pass->tiles[i];
+        work *w = &v->now[t->rank];
+        const bool first = w->tiles == 0;
+        w->q0 = first || t->q.shard < w->q0 ? t->q.shard : w->q0;
+        w->q1 = first || t->q.shard > w->q1 ? t->q.shard : w->q1;
+        w->kv0 = first || t->kv.shard < w->kv0 ? t->kv.shard : w->kv0;
+        w->kv1 = first || t->kv.shard > w->kv1 ? t->kv.shard : w->kv1;
+        w->head0 = first || t->q.head0 < w->head0 ? t->q.head0 : w->head0;
+        w->head1 = first || t->q.head1 > w->head1 ? t->q.head1 : w->head1;
+        w->tiles++;
+        w->calls = t->call + 1 > w->calls ? t->call + 1 : w->calls;
+        w->pairs += t->pairs * (t->q.head1 - t->q.head0);
+    }
+}
+
+/* The column of a step; -1: it is left out. */
+static int64_t column(const view *v, int64_t t)
+{
+    if (t < v->z->first)
+        return t;
+    return t >= v->pass->n_steps - v->z->last ? t - (v->pass->n_steps - v->z->last) + v->z->first + 1 : -1;
+}
+
+static double column_x(const view *v, int64_t c)
+{
+    return v->x + (double)c * (v->z->box + v->z->gap);
+}
+
+/* "q3" in the colour of its owner, or "q0-7". */
+static void chip(const view *v, double x, double y, char what, int32_t a, int32_t b)
+{
+    rt_svg_rect(v->s->f, x, y - 9, 27, 11,
+                a == b ? rt_svg_rank_colour(a, v->s->plan->ranks).text : "#e5e5e5", 0.55);
+    if (a == b)
+        rt_svg_text(v->s->f, x + 13.5, y, "s m", "%c%d", what, (int)a);
+    else
+        rt_svg_text(v->s->f, x + 13.5, y, "s m", "%c%d-%d", what, (int)a, (int)b);
+}
+
+/* The tiles of rank r as parts of a matrix, to scale: of its one query shard and key shard, or of all shards. */
+static void matrix(const view *v, const rt_step *step, int32_t r, double x, double y, double size)
+{
+    const work *w = &v->now[r];
+    const bool one = w->q0 == w->q1 && w->kv0 == w->kv1;
+    const double cell = one ? size : size / (double)v->s->plan->ranks;
+    const rt_colour c = rt_svg_rank_colour(r, v->s->plan->ranks);
+    for (int64_t i = step->tile0; i < step->tile1; i++) {
+        const rt_tile *t = &v->pass->tiles[i];
+        if (t->rank != r)
+            continue;
+        const double nq = (double)rt_layout_count(v->s->l, RT_SIDE_Q, t->q.shard),
+                     nk = (double)rt_layout_count(v->s->l, RT_SIDE_KV, t->kv.shard);
+        const double rows = (double)(t->q.slot1 - t->q.slot0),
+                     columns = (double)(t->kv.slot1 - t->kv.slot0);
+        rt_svg_rect(v->s->f, x + cell * ((one ? 0 : (double)t->kv.shard) + (double)t->kv.slot0 / nk),
+                    y + cell * ((one ? 0 : (double)t->q.shard) + (double)t->q.slot0 / nq),
+                    cell * columns / nk, cell * rows / nq, c.text,
+                    0.3 + 0.7 * (double)t->pairs / (rows * columns));
+    }
+    rt_svg_frame(v->s->f, x, y, size, size, false);
+}
+
+static void hint(const view *v, int64_t t, int32_t r)
+{
+    const work *w = &v->now[r];
+    rt_svg_hint(
+        v->s->f,
+        "step %lld, rank %d: %lld tile%s, queries of %d..%d, keys of %d..%d, heads %lld..%lld, %lld "
+        "visible pairs",
+        (long long)t, (int)r, (long long)w->tiles, w->tiles == 1 ? "" : "s", (int)w->q0, (int)w->q1,
+        (int)w->kv0, (int)w->kv1, (long long)w->head0, (long long)w->head1 - 1, (long long)w->pairs);
+}
+
+static void box_full(const view *v, const rt_step *step, int64_t t, int32_t r, double x, double y)
+{
+    const work *w = &v->now[r];
+    FILE *f = v->s->f;
+    fprintf(f, "<g>");
+    if (w->tiles == 0) {
+        rt_svg_frame(f, x, y, v->z->box, 40, true);
+        if (step->tile1 > step->tile0)
+            rt_svg_text(f, x + v->z->box / 2, y + 24, "s m g", "idle");
+        fprintf(f, "</g>\n");
+        return;
+    }
+    hint(v, t, r);
+    rt_svg_frame(f, x, y, v->z->box, 40, false);
+    matrix(v, step, r, x + 3, y + 3, 30);
+    chip(v, x + 37, y + 13, 'q', w->q0, w->q1);
+    chip(v, x + 37, y + 26, 'k', w->kv0, w->kv1);
+    if (w->head0 > 0 || w->head1 < v->s->p->heads_q) {
+        if (w->head1 - w->head0 == 1)
+            rt_svg_text(f, x + 50.5, y + 37, "s m g", "h%lld", (long long)w->head0);
+        else
+            rt_svg_text(f, x + 50.5, y + 37, "s m g", "h%lld-%lld", (long long)w->head0,
+                        (long long)w->head1 - 1);
+    }
+    if (v->most > 0)
+        rt_svg_rect(f, x + 3, y + 35, 30 * (double)w->pairs / (double)v->most, 3, "#555", 1);
+    fprintf(f, "</g>\n");
+}
+
+static void box_compact(const view *v, int64_t t, int32_t r, double x, double y)
+{
+    const work *w = &v->now[r];
+    FILE *f = v->s->f;
+    if (w->tiles == 0) {
+        rt_svg_frame(f, x + 1, y + 1, 10, 8, true);
+        return;
+    }
+    const int32_t shard = w->kv0 == w->kv1 ? w->kv0 : w->q0 == w->q1 ? w->q0 : r;
+    const double share = v->most > 0 ? (double)w->pairs / (double)v->most : 0;
+    fprintf(f, "<g>");
+    hint(v, t, r);
+    rt_svg_rect(f, x + 1, y + 1, 10, 8, rt_svg_rank_colour(shard, v->s->plan->ranks).text,
+                0.3 + 0.7 * share);
+    fprintf(f, "</g>\n");
+}
+
+static double row_middle(const view *v, int32_t r, rt_payload y)
+{
+    const double at = v->y + (double)r * v->z->row;
+    return v->z->compact ? at + 5 : at + 10 + 4 * (double)y;
+}
+
+/* The messages of a step: its payloads counted at the head, then an arrow for each (payload, from, to). */
+static rt_status messages(const view *v, const rt_step *step, double x)
+{
+    FILE *f = v->s->f;
+    const int32_t P = v->s->plan->ranks;
+    int64_t count[RT_PAYLOAD_COUNT] = {0}, arrows = 0;
+    rt_colour dim = {"#888"};
+    /* one arrow for all pieces of a payload between two ranks */
+    int64_t *seen = rt_calloc(v->s->ctx, RT_PAYLOAD_COUNT, (size_t)P * sizeof *seen);
+    if (seen == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t i = step->move0; i < step->move1; i++) {
+        const rt_move *m = &v->pass->moves[i];
+        count[m->payload] += m->from != m->to;
+        arrows += m->from != m->to;
+    }
+    const double x0 = x + v->z->box, x1 = x0 + v->z->gap, top = v->y - 6;
+    if (v->z->compact && arrows > 4 * (int64_t)P) { /* too many to tell apart */
+        rt_svg_rect(f, x0 + 6, v->y, v->z->gap - 12, (double)v->z->ranks * v->z->row - 2, dim.text, 0.25);
+        rt_svg_text(f, (x0 + x1) / 2, top - 10, "s m", "%lld", (long long)arrows);
+        rt_free(seen);
+        return RT_OK;
+    }
+    int line = 0;
+    for (int y = RT_PAYLOAD_COUNT - 1; y >= 0 && !v->z->compact; y--)
+        if (count[y] > 0) {
+            fprintf(f, "<g font-size=\"9\">");
+            rt_svg_text(f, (x0 + x1) / 2, top - 10 * (double)line++, "s m", "%lld %s", (long long)count[y],
+                        rt_payload_name((rt_payload)y));
+            fprintf(f, "</g>");
+        }
+    const double opacity = arrows > 3 * (int64_t)P ? 0.4 : 1;
+    for (int64_t i = step->move0; i < step->move1; i++) {
+        const rt_move *m = &v->pass->moves[i];
+        int64_t *last = &seen[(int64_t)m->payload * P + m->from];
+        if (m->from == m->to || m->from >= v->z->ranks || m->to >= v->z->ranks || *last == m->to + 1)
+            continue;
+        *last = m->to + 1;
+        rt_svg_arrow(f, m->payload, x0 + 1, row_middle(v, m->from, m->payload), x1 - 1,
+                     row_middle(v, m->to, m->payload), opacity);
+    }
+    rt_free(seen);
+    return RT_OK;
+}
+
+static rt_status draw(const view *v)
+{
+    FILE *f = v->s->f;
+    for (int32_t r = 0; r < v->z->ranks; r++) {
+        const double y = v->y + (double)r * v->z->row;
+        if (!v->z->compact || r % 8 == 0)
+            rt_svg_text(f, v->x - 8, y + (v->z->compact ? 8 : 24), "e", "rank %d", (int)r);
+    }
+    for (int64_t t = 0; t < v->pass->n_steps; t++) {
+        const int64_t c = column(v, t);
+        if (c < 0)
+            continue;
+        const rt_step *step = &v->pass->steps[t];
+        const double x = column_x(v, c);
+        work_read(v, step);
+        if (!v->z->compact || t % 4 == 0)
+            rt_svg_text(f, x + v->z->box / 2, v->y - 6, v->z->compact ? "s m" : "m",
+                        v->z->compact ? "%lld" : "step %lld", (long long)t);
+        for (int32_t r = 0; r < v->z->ranks; r++) {
+            const double y = v->y + (double)r * v->z->row;
+            if (v->z->compact)
+                box_compact(v, t, r, x, y);
+            else
+                box_full(v, step, t, r, x, y);
+        }
+        RT_TRY(messages(v, step, x));
+    }
+    if (v->pass->n_steps > 0 && !v->z->compact &&
+        v->pass->steps[v->pass->n_steps - 1].move1 > v->pass->steps[v->pass->n_steps - 1].move0)
+        rt_svg_text(f, column_x(v, v->z->first + v->z->last + (v->z->last > 0)), v->y - 6, "g", "end");
+    if (v->z->last > 0)
+        rt_svg_text(f, column_x(v, v->z->first) + v->z->box / 2, v->y + 12, "m", "...");
+    return RT_OK;
+}
+
+rt_status rt_picture_steps(const rt_plan_picture *s, bool backward, const rt_picture_size *size, double x,
+                           double y)
+{
+    const rt_pass *pass = backward ? &s->plan->backward : &s->plan->forward;
+    const rt_counters *c = &s->count[backward];
+    view v = {s, size, pass, backward, x + 60, y + HEAD, NULL, 0};
+    double bytes = 0;
+    int64_t messages = 0;
+    for (int32_t r = 0; r < c->ranks; r++) {
+        messages += c->messages[r];
+        for (int k = 0; k < RT_PAYLOAD_COUNT; k++)
+            bytes += c->sent[k][r];
+    }
+    rt_svg_text(s->f, x, y + 12, "h", "%s: %lld step%s, %lld message%s, %s, work max/mean %.3f",
+                backward ? "Backward" : "Forward", (long long)pass->n_steps, pass->n_steps == 1 ? "" : "s",
+                (long long)messages, messages == 1 ? "" : "s", rt_svg_bytes(bytes).text, c->max_over_mean);
+    if (size->ranks < s->plan->ranks || size->last > 0)
+        rt_svg_text(s->f, x, y + 27, "g", "drawn: ranks 0..%d of %d, steps 0..%lld%s of %lld",
+                    (int)size->ranks - 1, (int)s->plan->ranks, (long long)size->first - 1,
+                    size->last > 0 ? " and the last six" : "", (long long)pass->n_steps);
+    v.now = rt_alloc(s->ctx, s->plan->ranks, sizeof *v.now);
+    if (v.now == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t t = 0; t < pass->n_steps; t++) {
+        work_read(&v, &pass->steps[t]);
+        for (int32_t r = 0; r < s->plan->ranks; r++)
+            v.most = v.now[r].pairs > v.most ? v.now[r].pairs : v.most;
+    }
+    const rt_status st = draw(&v);
+    rt_free(v.now);
+    return st;
+}
