@@ -71,6 +71,7 @@ set(RT_SOURCES
   src/run/run.c
   # judge
   src/judge/budget.c
+  src/judge/group.c
   src/judge/sweep.c
   src/judge/sweep_forward.c
   src/judge/sweep_backward.c

@@ -3,7 +3,7 @@
 /*
  * Notation: u unit roundoff of the accumulation (2^-24, 2^-53); e accuracy of exp; alpha scale; for row i and
  * key j s = alpha q.k, x = s - max, w = P_ij exact; n the keys that the row sees; G the partials it is joined
- * from.  Each bound has three readings of the same list of errors: det (sum of moduli), var (sum of squares of
+ * from, one for each kernel call of the plan that has keys of it (group.h; of a gradient: its contributions).  Each bound has three readings of the same list of errors: det (sum of moduli), var (sum of squares of
  * what is random), sys (sum of moduli of what is not: exp, truncation of a matrix unit, flushing to zero).
  *
  *  g(n)   gamma_n = nu / (1 - nu); of a matrix unit n 2^-F + (ceil(n/L) + 1)(2^-F + 2^-bits): n products take

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "judge/group.h"
 #include "judge/sample.h"
 #include "judge/truth.h"
 
@@ -34,18 +35,18 @@ static double lambda_for(int64_t elements, double delta)
     return sqrt(2 * (rt_log_scalar(2 * (double)elements) - rt_log_scalar(delta)));
 }
 
-/* Whether some row of the plan is joined from several partials: then a partial is what one kv shard brings.
- */
-static int32_t partial_groups(const rt_plan *plan, const rt_pass *pass)
+/* The positions of a side, cut by the kernel calls of a pass. */
+static rt_status cut_by_call(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_pass *pass,
+                             rt_side side, int64_t block, int32_t *again, rt_cut *out)
 {
-    int32_t first = -1;
-    for (int64_t i = 0; i < pass->n_tiles; i++) {
-        if (first < 0)
-            first = pass->tiles[i].kv.shard;
-        if (pass->tiles[i].kv.shard != first)
-            return plan->ranks;
-    }
-    return 1;
+    const int64_t n = l->side[side].length;
+    int32_t *group_of = rt_alloc(ctx, n, sizeof *group_of), groups = 1;
+    rt_status st =
+        group_of == NULL ? RT_ERR_NOMEM : rt_call_groups(ctx, p, l, pass, side, group_of, &groups, again);
+    if (st == RT_OK)
+        st = rt_cut_create(ctx, n, groups > 1 ? group_of : NULL, groups, block, out);
+    rt_free(group_of);
+    return st;
 }
 
 static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan *plan,
@@ -63,11 +64,12 @@ static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_lay
         s->lambda[t] = lambda_for(tensor_elements(p, (rt_tensor_id)t), delta);
     }
     s->lambda[RT_OUT] = lambda_for(tensor_elements(p, RT_OUT), delta);
-    const int32_t groups = partial_groups(plan, &plan->forward);
-    RT_TRY(rt_cut_create(ctx, p->seqlen_k, groups > 1 ? l->side[RT_SIDE_KV].rank_of : NULL, groups,
-                         RT_BLOCK_K, &s->key_groups));
-    RT_TRY(rt_cut_create(ctx, p->seqlen_q, groups > 1 ? l->side[RT_SIDE_Q].rank_of : NULL, groups,
-                         RT_BLOCK_Q, &s->query_groups));
+    s->again = rt_alloc(ctx, p->seqlen_k, sizeof *s->again);
+    if (s->again == NULL)
+        return RT_ERR_NOMEM;
+    RT_TRY(cut_by_call(ctx, p, l, &plan->forward, RT_SIDE_KV, RT_BLOCK_K, NULL, &s->key_groups));
+    RT_TRY(cut_by_call(ctx, p, l, &plan->backward, RT_SIDE_KV, RT_BLOCK_K, NULL, &s->dq_groups));
+    RT_TRY(cut_by_call(ctx, p, l, &plan->backward, RT_SIDE_Q, RT_BLOCK_Q, s->again, &s->query_groups));
     return rt_sweep_memory(ctx, s);
 }
 

@@ -208,6 +208,8 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
     const int64_t Sq = p->seqlen_q, Sk = p->seqlen_k;
     if (s->key_groups.order == NULL)
         RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->key_groups));
+    if (s->dq_groups.order == NULL)
+        RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->dq_groups));
     if (s->query_groups.order == NULL)
         RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_BLOCK_Q, &s->query_groups));
     RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->keys));
@@ -245,6 +247,7 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
 void rt_sweep_memory_reset(rt_sweep *s)
 {
     rt_cut_reset(&s->key_groups);
+    rt_cut_reset(&s->dq_groups);
     rt_cut_reset(&s->query_groups);
     rt_cut_reset(&s->keys);
     rt_cut_reset(&s->queries);
@@ -254,6 +257,7 @@ void rt_sweep_memory_reset(rt_sweep *s)
     rt_free(s->k1);
     rt_free(s->k_bad);
     rt_free(s->rows);
+    rt_free(s->again);
 }
 
 void rt_sweep_load_keys(rt_sweep *s)

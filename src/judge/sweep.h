@@ -50,12 +50,14 @@ typedef struct rt_sweep {
     const rt_judge_options *o;
     rt_budget budget;
     double lambda[RT_TENSOR_COUNT];
-    bool backward, any[RT_TENSOR_COUNT];            /* which tensors are judged */
-    rt_cut key_groups, query_groups, keys, queries; /* grouped, and plain blocks */
-    int64_t *lo, *hi;                               /* Sq: keys [lo, hi) of each query */
-    int64_t *col_lo, *col_hi;                       /* Sk: queries that see each key */
-    int64_t *keys_all;                              /* 0, 1, 2, .. Sk - 1 */
-    int64_t b, g;                                   /* the batch and key head in hand */
+    bool backward, any[RT_TENSOR_COUNT]; /* which tensors are judged */
+    /* Grouped by kernel call (group.h): the keys of a row, forward and for dQ; the queries of a key; and plain blocks. */
+    rt_cut key_groups, dq_groups, query_groups, keys, queries;
+    int32_t *again;            /* Sk: contributions to a key's gradients beyond the groups; NULL: none */
+    int64_t *lo, *hi;          /* Sq: keys [lo, hi) of each query */
+    int64_t *col_lo, *col_hi;  /* Sk: queries that see each key */
+    int64_t *keys_all;         /* 0, 1, 2, .. Sk - 1 */
+    int64_t b, g;              /* the batch and key head in hand */
     double *k, *v;             /* (Sk, D), (Sk, Dv), what is not finite replaced by 0 */
     double *k1, *k2, *v1, *v2; /* Sk: ||k||, ||k^2||, ||v||, ||v^2|| */
     double *v_max2;            /* Dv: largest v^2 */
@@ -82,7 +84,7 @@ typedef struct {
     rt_tally tally[RT_TENSOR_COUNT];
 } rt_sweep_work;
 
-/* The plain cuts and the arrays of s (p and in are set; key_groups and query_groups, where unset, become plain cuts too). */
+/* The plain cuts and the arrays of s (p and in are set; the grouped ones, where unset, become plain cuts too). */
 rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s) RT_NODISCARD;
 void rt_sweep_memory_reset(rt_sweep *s);
 /* Load the keys and values of the pair in hand. */

@@ -173,7 +173,8 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
     uint8_t *undefined = (uint8_t *)(void *)w->vis;
     for (int64_t j = 0; j < x->nk; j++) {
         const double n = b->matrix_unit ? rt_budget_blocks(b, (int64_t)x->keys[j], 1) : x->keys[j],
-                     joins = (double)(x->partials[j] - 1);
+                     joins = (double)(x->partials[j] - 1 +
+                                      (s->again != NULL && x->partials[j] > 0 ? s->again[x->pos[j]] : 0));
         const bool rounds = joins > 0 || b->u_gb > rt_unit_roundoff(s->in->dtype[t]);
         const double ub = rounds ? b->u_gb : 0, tb = rounds ? b->tau_gb : 0,
                      flushed = b->eta * (x->keys[j] + 4);

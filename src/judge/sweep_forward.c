@@ -28,10 +28,9 @@ typedef struct {
 } key_block;
 
 /* A block of keys that some row of the block sees; false if none does. */
-static bool gather(const rt_sweep *s, const row_block *r, int64_t kb, bool values, key_block *x,
-                   rt_sweep_work *w, bool *full)
+static bool gather(const rt_sweep *s, const rt_cut *c, const row_block *r, int64_t kb, bool values,
+                   key_block *x, rt_sweep_work *w, bool *full)
 {
-    const rt_cut *c = &s->key_groups;
     int64_t lo_min = INT64_MAX, hi_max = INT64_MIN;
     *full = true;
     for (int64_t i = 0; i < r->nq; i++) {
@@ -91,7 +90,7 @@ static void pass_lse(const rt_sweep *s, row_block *r, rt_sweep_work *w)
         r->last_group[i] = -1;
     }
     for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
-        if (!gather(s, r, kb, false, &x, w, &full))
+        if (!gather(s, &s->key_groups, r, kb, false, &x, w, &full))
             continue;
         rt_gemm_nt(r->nq, x.nk, s->p->dim, s->p->scale, w->q, s->p->dim, w->k, s->p->dim, 0.0, w->s, K);
         for (int64_t i = 0; i < r->nq; i++) {
@@ -144,7 +143,7 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
         r->in_part[i] = false;
     }
     for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
-        if (gather(s, r, kb, true, &x, w, &full)) {
+        if (gather(s, &s->key_groups, r, kb, true, &x, w, &full)) {
             rt_gemm_nt(nq, x.nk, s->p->dim, s->p->scale, w->q, s->p->dim, w->k, s->p->dim, 0.0, w->s, K);
             for (int64_t i = 0; i < nq; i++) {
                 double *restrict p = w->m2 + i * K;
@@ -408,6 +407,7 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
     const rt_score_terms c = rt_sweep_score_terms(s);
     const rt_row_record *records =
         s->rows + (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
+    const rt_cut *cut = &s->dq_groups;
     key_block x;
     bool full;
     memset(w->acc, 0, (size_t)(2 * nq * D) * sizeof(double));
@@ -418,8 +418,12 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
     memset(w->t_sq, 0, (size_t)(nq * D) * sizeof(double));
     for (int64_t i = 0; i < nq; i++)
         r->sum_e[i] = r->sum_y[i] = r->over_e[i] = r->over_y[i] = 0;
-    for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
-        if (gather(s, r, kb, true, &x, w, &full)) {
+    for (int64_t i = 0; i < nq; i++) {
+        r->partials[i] = 0; /* from here on those of dQ */
+        r->last_group[i] = -1;
+    }
+    for (int64_t kb = 0; kb < cut->blocks; kb++) {
+        if (gather(s, cut, r, kb, true, &x, w, &full)) {
             for (int64_t e = 0; e < x.nk * D; e++)
                 w->kk[e] = w->k[e] * w->k[e];
             rt_gemm_nt(nq, x.nk, D, s->p->scale, w->q, D, w->k, D, 0.0, w->s, K);
@@ -434,6 +438,10 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                     for (int64_t j = 0; j < x.nk; j++)
                         ds[j] = p[j] = e[j] = v[j] = y[j] = 0;
                     continue;
+                }
+                if (cut->group[kb] != r->last_group[i]) {
+                    r->last_group[i] = cut->group[kb];
+                    r->partials[i]++;
                 }
                 for (int64_t j = 0; j < x.nk; j++)
                     p[j] = vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
@@ -461,7 +469,7 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
             for (int64_t i = 0; i < nq; i++)
                 rt_sweep_grow(D, w->acc + i * D, w->top + i * D);
         }
-        if (kb + 1 == s->key_groups.blocks || s->key_groups.group[kb + 1] != s->key_groups.group[kb])
+        if (kb + 1 == cut->blocks || cut->group[kb + 1] != cut->group[kb])
             rt_sweep_close_partial(nq * D, w->acc, w->prev, w->t_abs, w->t_sq);
     }
 }
