@@ -17,6 +17,7 @@ set(RT_SOURCES
   # problem
   src/problem/problem.c
   src/problem/mask.c
+  src/problem/mask_check.c
   src/problem/generate.c
   src/problem/generate_results.c
   # layout

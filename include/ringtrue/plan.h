@@ -57,7 +57,7 @@ typedef struct {
     rt_piece q, kv;
     int32_t q_buf, kv_buf; /**< where Q (and DO: the same number) and KV are read */
     int32_t dst_q, dst_kv; /**< where the results go; dst_kv unused (0) in the forward */
-    int64_t pairs;         /**< visible (query, key) pairs, per head */
+    int64_t pairs;         /**< visible (query, key) pairs of one query head, summed over the batch */
     /** Tiles of one rank and step with the same number are one call of a kernel: the keys of them all
      *  are one softmax, and their queries have one partial from it.  Numbered from 0 within (rank, step) */
     int32_t call;

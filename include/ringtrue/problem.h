@@ -38,6 +38,10 @@ typedef enum {
     RT_SLICE_BI_CAUSAL   /**< both */
 } rt_slice_kind;
 
+/** "full", "causal", "inv-causal", "bi-causal"; NULL for any other. */
+const char *rt_slice_name(rt_slice_kind k);
+bool rt_slice_parse(const char *name, rt_slice_kind *out);
+
 typedef struct {
     int64_t q0, q1, k0, k1; /**< queries [q0, q1), keys [k0, k1), original positions */
     rt_slice_kind kind;
@@ -60,10 +64,10 @@ typedef struct {
      *  causal-bottom-right; per document where there are documents): i + shift - window_left <= j <= i +
      *  shift + window_right; -1: no limit on that side */
     bool has_window;
-    int64_t window_left, window_right;
+    int64_t window_left, window_right; /**< -1 .. 2^40 */
     int64_t prefix;     /**< prefix-LM: the first `prefix` keys (of each document) are visible whatever the
                          causal mask and the window say */
-    int64_t n_slices;   /**< 0: none.  Else a pair must lie in a slice; slices do not overlap */
+    int64_t n_slices;   /**< 0: none.  Else a pair must lie in a slice; no pair in two of them */
     rt_slice *slices;   /**< owned */
     uint8_t *key_valid; /**< B x Sk, 0: padding, 1: a key; owned; NULL: none */
     uint8_t *dense;     /**< Sq x Sk, 1: visible; owned; NULL: none */
@@ -91,16 +95,32 @@ rt_status rt_problem_check(rt_context *ctx, const rt_problem *p) RT_NODISCARD;
 /** The scale of kind RSQRT_DIM as the nearest double (correctly rounded). */
 double rt_rsqrt_dim(int64_t dim);
 
-/** The keys that query position i sees: a half-open range of original positions [*lo, *hi), empty
- *  when *lo >= *hi (then both are 0).  Every mask of this version is one range per query. */
+/** Whether query position i sees key position j in batch b. */
+bool rt_mask_visible(const rt_problem *p, int64_t b, int64_t i, int64_t j);
+/** Whether every query sees one run of keys, the same in every batch: then rt_mask_row and rt_mask_column say
+ *  exactly what is visible.  (No slices, key_valid, dense; no prefix beside a window that ends to the left.) */
+bool rt_mask_is_interval(const rt_problem *p);
+/** A half-open range of original positions [*lo, *hi) that holds every key that query position i sees in any
+ *  batch; empty (then both are 0) only if it sees none.  key_valid and dense are not looked at. */
 void rt_mask_row(const rt_problem *p, int64_t i, int64_t *lo, int64_t *hi);
-/** The query positions that see key position j, [*lo, *hi). */
+/** The same of the query positions that see key position j, [*lo, *hi). */
 void rt_mask_column(const rt_problem *p, int64_t j, int64_t *lo, int64_t *hi);
+/** seen[c] = 1 where query position i of batch b sees k_pos[c], else 0, for n positions in any order; returns
+ *  how many it sees.  Cost O(n + slices). */
+int64_t rt_mask_row_keys(const rt_problem *p, int64_t b, int64_t i, const int64_t *k_pos, int64_t n,
+                         uint8_t *seen);
+/** How many keys query position i of batch b sees, of all; counted up to `most`. */
+int64_t rt_mask_row_count(const rt_problem *p, int64_t b, int64_t i, int64_t most);
+/** The mask in words, documents aside: "causal, window (128, 0), prefix 16, 4 slices, key padding, dense".
+ *  Returns text. */
+#define RT_MASK_TEXT 160
+const char *rt_mask_text(char text[RT_MASK_TEXT], const rt_problem *p);
 /** Document of a query position (0 without documents) and of a key position. */
 int64_t rt_document_of_query(const rt_problem *p, int64_t i);
 int64_t rt_document_of_key(const rt_problem *p, int64_t j);
-/** Visible (query, key) pairs between two position lists (lists in any order, values distinct).
- *  Cost O(n_q log n_k) when k_pos ascends, O(n_q n_k) otherwise. */
+/** Visible (query, key) pairs between two position lists (lists in any order, values distinct), summed over the
+ *  batch.  Cost O(n_q log n_k) (times the slices) when k_pos ascends and neither key_valid nor dense is set,
+ *  O(B n_q n_k) otherwise. */
 int64_t rt_mask_pairs(const rt_problem *p, const int64_t *q_pos, int64_t n_q, const int64_t *k_pos,
                       int64_t n_k);
 /** A 64-bit digest of every field (any rank can compare it with the others'). */

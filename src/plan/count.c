@@ -64,7 +64,7 @@ static void work_count(const rt_pass *pass, const rt_problem *p, bool backward, 
         int64_t most = 0;
         for (int64_t i = pass->steps[t].tile0; i < pass->steps[t].tile1; i++) {
             const rt_tile *tile = &pass->tiles[i];
-            step_pairs[tile->rank] += tile->pairs * (tile->q.head1 - tile->q.head0) * p->batch;
+            step_pairs[tile->rank] += tile->pairs * (tile->q.head1 - tile->q.head0);
             most = step_pairs[tile->rank] > most ? step_pairs[tile->rank] : most;
         }
         c->critical_pairs += most;

@@ -97,13 +97,14 @@ static void text_rows(FILE *f, const rt_pass *pass, bool backward)
 
 static void text_head(FILE *f, const rt_plan *plan, const rt_problem *p, const rt_layout *l)
 {
+    char mask[RT_MASK_TEXT];
     fprintf(f, "# plan %s, layout %s, remainder %s, %d ranks\n", plan->name,
             text_or(rt_layout_name(l->kind)), text_or(rt_remainder_name(l->remainder)), (int)plan->ranks);
     if (l->note[0] != '\0')
         fprintf(f, "# note: %s\n", l->note);
     fprintf(f, "# batch %lld, Sq %lld, Sk %lld, heads %lld/%lld, dim %lld/%lld, mask %s, documents %lld\n",
             (long long)p->batch, (long long)p->seqlen_q, (long long)p->seqlen_k, (long long)p->heads_q,
-            (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, text_or(rt_mask_name(p->mask)),
+            (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, rt_mask_text(mask, p),
             (long long)p->documents);
     fprintf(f,
             "# bytes are for %.0f-byte Q, K, V and dO, %.0f-byte gradients and %.0f-byte partial outputs "

@@ -149,11 +149,9 @@ static rt_status cover_check(rt_context *ctx, const rt_pass *pass, const rt_pair
     /* only now: disjoint tiles cannot add up to more than the mask has, so nothing overflows */
     for (int64_t i = 0; i < pass->n_tiles; i++)
         got += pass->tiles[i].pairs * (pass->tiles[i].q.head1 - pass->tiles[i].q.head0);
-    for (int64_t i = 0; i < c->p->seqlen_q; i++) {
-        int64_t lo, hi;
-        rt_mask_row(c->p, i, &lo, &hi);
-        want += (hi - lo) * c->p->heads_q;
-    }
+    for (int64_t i = 0; i < c->p->seqlen_q; i++)
+        for (int64_t b = 0; b < c->p->batch; b++)
+            want += rt_mask_row_count(c->p, b, i, INT64_MAX) * c->p->heads_q;
     if (got != want)
         status = missing_fail(ctx, pass, c, order, name);
 

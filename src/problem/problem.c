@@ -1,5 +1,5 @@
 /* The problem's own rules, its copy and digest, and 1/sqrt(D) as the nearest double by integers. */
-#include <ringtrue/problem.h>
+#include "problem/mask.h"
 
 #include <math.h>
 #include <string.h>
@@ -166,10 +166,11 @@ rt_status rt_problem_check(rt_context *ctx, const rt_problem *p)
     if (p->documents == 0) {
         if (p->cu_q != NULL || p->cu_k != NULL)
             return rt_fail(ctx, RT_ERR_ARG, "document boundaries are given, but documents is 0");
-        return RT_OK;
+    } else {
+        RT_TRY(documents_check(ctx, "cu_seqlens_q", p->cu_q, p->documents, p->seqlen_q));
+        RT_TRY(documents_check(ctx, "cu_seqlens_k", p->cu_k, p->documents, p->seqlen_k));
     }
-    RT_TRY(documents_check(ctx, "cu_seqlens_q", p->cu_q, p->documents, p->seqlen_q));
-    return documents_check(ctx, "cu_seqlens_k", p->cu_k, p->documents, p->seqlen_k);
+    return rt_mask_check(ctx, p);
 }
 
 /* floor(2^shift / d), by long division one bit at a time: the remainder stays below d < 2^63. */
@@ -215,7 +216,7 @@ double rt_rsqrt_dim(int64_t dim)
 }
 
 /* A step of splitmix64: each field changes all later bits, and the order of the fields counts. */
-static uint64_t digest_mix(uint64_t h, uint64_t field)
+uint64_t rt_digest_mix(uint64_t h, uint64_t field)
 {
     uint64_t z = (h ^ field) + UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -231,10 +232,10 @@ uint64_t rt_problem_digest(const rt_problem *p)
                               (uint64_t)p->mask,    (uint64_t)p->documents};
     uint64_t h = UINT64_C(0x72696e6774727565);
     for (size_t i = 0; i < sizeof field / sizeof field[0]; i++)
-        h = digest_mix(h, field[i]);
+        h = rt_digest_mix(h, field[i]);
     for (int64_t n = 0; p->documents > 0 && n <= p->documents; n++) {
-        h = digest_mix(h, (uint64_t)p->cu_q[n]);
-        h = digest_mix(h, (uint64_t)p->cu_k[n]);
+        h = rt_digest_mix(h, (uint64_t)p->cu_q[n]);
+        h = rt_digest_mix(h, (uint64_t)p->cu_k[n]);
     }
-    return h;
+    return rt_mask_digest(h, p);
 }
