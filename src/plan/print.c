@@ -240,6 +240,7 @@ rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, cons
                              const rt_layout *l, const rt_plan_print_options *o)
 {
     rt_counters c[2];
+    char mask[RT_MASK_TEXT];
     RT_TRY(counters_both(ctx, plan, p, l, c));
     fprintf(f,
             "{\"schema\": 1, \"kind\": \"plan\", \"planner\": \"%s\", \"layout\": \"%s\", \"remainder\": "
@@ -247,13 +248,14 @@ rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, cons
             "\"ranks\": %d, \"note\": \"%s\", \"verified\": %s,\n",
             plan->name, text_or(rt_layout_name(l->kind)), text_or(rt_remainder_name(l->remainder)),
             (int)plan->ranks, l->note, o->verified ? "true" : "false");
-    fprintf(f,
-            "  \"problem\": {\"batch\": %lld, \"seqlen\": %lld, \"seqlen_k\": %lld, \"heads\": %lld, "
-            "\"kv_heads\": %lld, "
-            "\"dim\": %lld, \"dim_v\": %lld, \"mask\": \"%s\", \"documents\": %lld},\n",
-            (long long)p->batch, (long long)p->seqlen_q, (long long)p->seqlen_k, (long long)p->heads_q,
-            (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, text_or(rt_mask_name(p->mask)),
-            (long long)p->documents);
+    fprintf(
+        f,
+        "  \"problem\": {\"batch\": %lld, \"seqlen\": %lld, \"seqlen_k\": %lld, \"heads\": %lld, "
+        "\"kv_heads\": %lld, "
+        "\"dim\": %lld, \"dim_v\": %lld, \"mask\": \"%s\", \"mask_text\": \"%s\", \"documents\": %lld},\n",
+        (long long)p->batch, (long long)p->seqlen_q, (long long)p->seqlen_k, (long long)p->heads_q,
+        (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, text_or(rt_mask_name(p->mask)),
+        rt_mask_text(mask, p), (long long)p->documents);
     fprintf(f, "  \"wire_bytes\": {\"kv\": %.17g, \"dkv\": %.17g, \"state\": %.17g, \"statistics\": 4},\n",
             print_wire.kv, print_wire.dkv, print_wire.state);
     json_pass(f, &plan->forward, &c[0], false, o->summary);

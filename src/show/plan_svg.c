@@ -8,13 +8,14 @@ enum { MARGIN = 24, MAP = 330, SIDE = 490 };
 
 static void head(const rt_plan_picture *s, bool verified)
 {
+    char mask[RT_MASK_TEXT];
     const rt_problem *p = s->p;
     rt_svg_text(s->f, MARGIN, 32, "t", "%s, %s layout, %d rank%s", s->plan->name,
                 rt_layout_name(s->l->kind), (int)s->plan->ranks, s->plan->ranks == 1 ? "" : "s");
     rt_svg_text(s->f, MARGIN, 50, "g",
                 "B %lld, Sq %lld, Sk %lld, heads %lld/%lld, D %lld/%lld, mask %s%s%s", (long long)p->batch,
                 (long long)p->seqlen_q, (long long)p->seqlen_k, (long long)p->heads_q,
-                (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, rt_mask_name(p->mask),
+                (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, rt_mask_text(mask, p),
                 p->documents > 0 ? " inside documents" : "",
                 verified ? "; proved: every visible pair once, every result home" : "");
 }

@@ -103,7 +103,7 @@ static int64_t sample_at(int64_t a, int64_t b, int64_t n, int64_t count)
     return count == b - a ? a + n : a + (2 * n + 1) * (b - a) / (2 * count);
 }
 
-/* One cell: the share of it that is visible, by a sample; and the rank that computes it. */
+/* One cell: the share of it that is visible, by a sample, over the batch; and the rank that computes it. */
 static double cell_read(const map *m, const int64_t q[2], const int64_t k[2], int64_t head, int32_t *rank)
 {
     int64_t qs[SAMPLES], ks[SAMPLES];
@@ -123,7 +123,7 @@ static double cell_read(const map *m, const int64_t q[2], const int64_t k[2], in
                 *rank = worker(m, qs[a], ks[b], head);
         }
     }
-    return (double)pairs / (double)(nq * nk);
+    return (double)pairs / (double)(nq * nk * m->s->p->batch);
 }
 
 /* One map: cells of equal rank and share that follow each other in a row are one rectangle. */

@@ -6,9 +6,10 @@
 void rt_show_problem(FILE *f, const rt_problem *p)
 {
     static const char *const kinds[] = {"1/sqrt(D)", "f32", "f64"};
+    char mask[RT_MASK_TEXT];
     fprintf(f, "# problem   B %lld  Sq %lld  Sk %lld  heads %lld/%lld  D %lld  Dv %lld  mask %s",
             (long long)p->batch, (long long)p->seqlen_q, (long long)p->seqlen_k, (long long)p->heads_q,
-            (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, rt_mask_name(p->mask));
+            (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, rt_mask_text(mask, p));
     if (p->documents > 0)
         fprintf(f, " in %lld documents", (long long)p->documents);
     fprintf(f, "  scale %s %.9g\n", kinds[p->scale_kind], p->scale);
