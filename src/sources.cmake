@@ -26,7 +26,13 @@ set(RT_SOURCES
   src/plan/plan.c
   src/plan/build.c
   src/plan/single.c
+  src/plan/rotate.c
   src/plan/ring.c
+  src/plan/double_ring.c
+  src/plan/all_gather.c
+  src/plan/ulysses.c
+  src/plan/hybrid.c
+  src/plan/pass_q.c
   src/plan/structure.c
   src/plan/grid.c
   src/plan/verify.c

@@ -72,10 +72,26 @@ rt_status rt_plan_option_number(rt_context *ctx, const rt_plan_options *o, const
 rt_status rt_plan_option_choice(rt_context *ctx, const rt_plan_options *o, const char *key,
                                 const char *const *names, int otherwise, int *out) RT_NODISCARD;
 
+/* A divisor of `total`; `otherwise` 0: without the key the largest whose square is not above `total`. */
+rt_status rt_plan_option_divisor(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t total,
+                                 int64_t otherwise, int64_t *out) RT_NODISCARD;
+
 /* The planners. */
 rt_status rt_plan_single(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
                          rt_plan *out);
 rt_status rt_plan_ring(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
                        rt_plan *out);
+rt_status rt_plan_double_ring(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                              const rt_plan_options *o, rt_plan *out);
+rt_status rt_plan_all_gather(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                             const rt_plan_options *o, rt_plan *out);
+rt_status rt_plan_ulysses(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                          const rt_plan_options *o, rt_plan *out);
+rt_status rt_plan_hybrid(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
+                         rt_plan *out);
+rt_status rt_plan_pass_q(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
+                         rt_plan *out);
+extern const rt_plan_parameter rt_ring_parameters[], rt_double_ring_parameters[],
+    rt_all_gather_parameters[], rt_ulysses_parameters[], rt_hybrid_parameters[];
 
 #endif

@@ -23,7 +23,18 @@ const rt_planner *rt_planners(void)
         {"single", "rank 0 computes everything; other ranks' shards travel to it and the results home",
          NULL, rt_plan_single},
         {"ring", "KV travels around the ring while queries stay; DKV travels with it and one hop more",
-         NULL, rt_plan_ring},
+         rt_ring_parameters, rt_plan_ring},
+        {"double-ring",
+         "KV goes round inside windows of ranks, while what starts a window goes to the next",
+         rt_double_ring_parameters, rt_plan_double_ring},
+        {"all-gather", "every rank gathers all KV; DKV is added at its owner's", rt_all_gather_parameters,
+         rt_plan_all_gather},
+        {"ulysses", "all-to-all: each rank computes some of the heads over all tokens",
+         rt_ulysses_parameters, rt_plan_ulysses},
+        {"hybrid", "Ulysses inside groups of ranks, a ring between the groups", rt_hybrid_parameters,
+         rt_plan_hybrid},
+        {"pass-q", "queries travel around the ring while KV stays; partial results go home and are joined",
+         NULL, rt_plan_pass_q},
         {NULL, NULL, NULL, NULL}};
     return planners;
 }
@@ -89,6 +100,29 @@ rt_status rt_plan_option_number(rt_context *ctx, const rt_plan_options *o, const
                        (long long)least, (long long)most);
     *out = n;
     return RT_OK;
+}
+
+rt_status rt_plan_option_divisor(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t total,
+                                 int64_t otherwise, int64_t *out)
+{
+    int64_t n;
+    int64_t standard = otherwise;
+    for (int64_t d = 1; otherwise == 0 && d * d <= total; d++)
+        standard = total % d == 0 ? d : standard;
+    RT_TRY(rt_plan_option_number(ctx, o, key, 1, total, standard, &n));
+    if (total % n == 0) {
+        *out = n;
+        return RT_OK;
+    }
+    char divisors[64] = "";
+    for (int64_t d = 1; d <= total; d++) {
+        const size_t used = strlen(divisors);
+        if (total % d == 0 && used + 24 < sizeof divisors)
+            (void)snprintf(divisors + used, sizeof divisors - used, "%s%lld", used > 0 ? ", " : "",
+                           (long long)d);
+    }
+    return rt_fail(ctx, RT_ERR_ARG, "plan parameter %s is %lld; it must divide %lld: %s are allowed", key,
+                   (long long)n, (long long)total, divisors);
 }
 
 rt_status rt_plan_option_choice(rt_context *ctx, const rt_plan_options *o, const char *key,
