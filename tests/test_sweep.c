@@ -1,0 +1,283 @@
+/* The main promise: in arithmetic exact every algorithm, layout, number of ranks and of processes gives the
+ * same bits, forward and backward.  Random problems; of every planner its defaults and random values of all
+ * its parameters, which are read from the planners' own table.  Run as one process and under MPI. */
+#include "runner.h"
+
+#include <omp.h>
+
+#include "scratch.h"
+
+enum { MOST = 24, VARIANTS = 2 };
+
+static rt_comm *job;
+static int32_t size, me;
+static int64_t runs;
+
+static int64_t pick(uint64_t *seed, int64_t least, int64_t most)
+{
+    return least + (int64_t)(t_random(seed) % (uint64_t)(most - least + 1));
+}
+
+/* ---- a problem --------------------------------------------------------------------------------------- */
+
+typedef struct {
+    rt_problem p;
+    int64_t cu_q[6], cu_k[6];
+} question;
+
+static void boundaries(uint64_t *seed, int64_t documents, int64_t length, int64_t *cu)
+{
+    cu[0] = 0;
+    for (int64_t n = 1; n <= documents; n++)
+        cu[n] = n == documents ? length : pick(seed, cu[n - 1], length); /* some are empty */
+}
+
+static void question_make(uint64_t *seed, question *x)
+{
+    const int64_t sq = pick(seed, 1, MOST), sk = pick(seed, 0, 3) > 0 ? sq : pick(seed, 1, MOST);
+    const int64_t keys = pick(seed, 1, 3), group = pick(seed, 1, 3);
+    memset(x, 0, sizeof *x);
+    x->p = t_problem(pick(seed, 1, 2), sq, sk, keys * group, keys, pick(seed, 1, 5), pick(seed, 1, 5),
+                     (rt_mask_kind)pick(seed, 0, 2));
+    if (pick(seed, 0, 2) == 0) {
+        x->p.documents = pick(seed, 1, 5);
+        boundaries(seed, x->p.documents, sq, x->cu_q);
+        boundaries(seed, x->p.documents, sk, x->cu_k);
+        x->p.cu_q = x->cu_q;
+        x->p.cu_k = sq == sk ? x->cu_q : x->cu_k;
+    }
+}
+
+static void fill(t_tensors *t, uint64_t seed)
+{
+    const rt_problem *p = t->p;
+    for (int id = RT_Q; id <= RT_DOUT; id++)
+        for (int64_t b = 0; b < p->batch; b++)
+            for (int64_t i = 0; i < t_length(p, (rt_tensor_id)id); i++)
+                for (int64_t h = 0; h < t_heads(p, (rt_tensor_id)id); h++)
+                    rt_generate_row(RT_FAMILY_GAUSSIAN, seed, (rt_tensor_id)id, RT_BF16, b, i, h,
+                                    t_width(p, (rt_tensor_id)id), t_length(p, (rt_tensor_id)id),
+                                    t_row(t, (rt_tensor_id)id, b, i, h));
+}
+
+/* ---- a layout and a plan ----------------------------------------------------------------------------- */
+
+static void layout_make(uint64_t *seed, const rt_problem *p, int32_t ranks, rt_layout *l)
+{
+    rt_context ctx = {0};
+    const t_how random = {RT_LAYOUT_POSITIONS, ranks, NULL, 0};
+    const int64_t kind = pick(seed, 0, 3);
+    if (kind == 3)
+        t_assert_ok(&ctx, t_layout_create(&ctx, p, &random, l));
+    else
+        t_assert_ok(&ctx, rt_layout_create(&ctx, p, (rt_layout_kind)kind, (rt_remainder)pick(seed, 0, 2),
+                                           ranks, l));
+}
+
+static int64_t divisor(uint64_t *seed, int64_t n)
+{
+    int64_t d = pick(seed, 1, n);
+    while (n % d != 0)
+        d--;
+    return d;
+}
+
+/* One of the values that the table allows: "a | b | c", "a divisor of P", "a divisor of P/u", "1 .. Hkv". */
+static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, int64_t ranks, int64_t *u,
+                       char value[32])
+{
+    if (strstr(values, " | ") != NULL) {
+        int64_t n = 1;
+        for (const char *c = values; (c = strstr(c, " | ")) != NULL; c += 3)
+            n++;
+        const char *from = values;
+        for (int64_t skip = pick(seed, 0, n - 1); skip > 0; skip--)
+            from = strstr(from, " | ") + 3;
+        const char *end = strstr(from, " | ");
+        (void)snprintf(value, 32, "%.*s", (int)(end != NULL ? end - from : (long)strlen(from)), from);
+        return;
+    }
+    int64_t n = 0;
+    if (strcmp(values, "a divisor of P") == 0)
+        n = *u = divisor(seed, ranks);
+    else if (strcmp(values, "a divisor of P/u") == 0)
+        n = divisor(seed, ranks / *u);
+    else if (strcmp(values, "1 .. Hkv") == 0)
+        n = pick(seed, 1, p->heads_kv);
+    else if (strcmp(values, "1 .. P") == 0)
+        n = pick(seed, 1, ranks);
+    else
+        fail_msg("the sweep cannot read the values \"%s\"", values);
+    (void)snprintf(value, 32, "%lld", (long long)n);
+}
+
+/* Variant 0 has no parameters; the others a random value for some of them. */
+static void name_make(uint64_t *seed, const rt_planner *x, const rt_problem *p, int32_t ranks, int variant,
+                      char name[96])
+{
+    int64_t u = 1;
+    (void)snprintf(name, 96, "%s", x->name);
+    for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL && variant > 0;
+         each++) {
+        char value[32];
+        const bool divides = strncmp(each->values, "a divisor", 9) == 0; /* later ones depend on it */
+        if (!divides && pick(seed, 0, 2) == 0)
+            continue;
+        value_pick(seed, each->values, p, ranks, &u, value);
+        const size_t used = strlen(name);
+        (void)snprintf(name + used, 96 - used, "%s%s=%s", strchr(name, ':') == NULL ? ":" : ",", each->key,
+                       value);
+    }
+}
+
+/* ---- running ----------------------------------------------------------------------------------------- */
+
+static void load(void *arg, rt_tensor_id id, int64_t b, int64_t pos, int64_t h, double *row)
+{
+    const t_tensors *t = arg;
+    memcpy(row, t_row(t, id, b, pos, h), (size_t)t_width(t->p, id) * sizeof *row);
+}
+
+static void store(void *arg, rt_tensor_id id, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h,
+                  const double *row)
+{
+    t_tensors *t = arg;
+    (void)rank, (void)slot;
+    memcpy(t_row(t, id, b, pos, h), row, (size_t)t_width(t->p, id) * sizeof *row);
+    t->stored[id][(t_row(t, id, b, pos, h) - t->x[id]) / t_width(t->p, id)]++;
+}
+
+static rt_status run(rt_context *ctx, rt_comm *comm, t_tensors *t, const rt_layout *l, const rt_plan *plan)
+{
+    const rt_run_io io = {
+        .load = load, .store = store, .arg = t, .backward = true, .result = RT_F32, .lse_result = RT_F32};
+    for (int id = RT_LSE; id < RT_TENSOR_COUNT; id++)
+        memset(t->stored[id], 0, (size_t)t_rows(t->p, (rt_tensor_id)id) * sizeof(int32_t));
+    runs++;
+    return rt_run(ctx, comm, t->p, l, plan, rt_arithmetic_find("exact"), &io, NULL);
+}
+
+/* What this process stored is as wanted, and all processes together stored each row once. */
+static bool same(const t_tensors *got, const t_tensors *want, rt_context *ctx, char text[200])
+{
+    bool ok = true;
+    for (int id = RT_LSE; id < RT_TENSOR_COUNT; id++) {
+        uint64_t stored = 0;
+        const int64_t w = t_width(got->p, (rt_tensor_id)id), rows = t_rows(got->p, (rt_tensor_id)id);
+        for (int64_t e = 0; e < rows * w; e++) {
+            stored += e % w == 0 && got->stored[id][e / w] == 1;
+            if (ok && got->stored[id][e / w] > 0 && !t_same(got->x[id][e], want->x[id][e])) {
+                ok = false;
+                (void)snprintf(text, 200, "%s row %lld dim %lld is %a, not %a",
+                               rt_tensor_name((rt_tensor_id)id), (long long)(e / w), (long long)(e % w),
+                               got->x[id][e], want->x[id][e]);
+            }
+        }
+        if (rt_comm_sum_words(ctx, job, &stored, 1) != RT_OK || stored != (uint64_t)rows) {
+            ok = false;
+            (void)snprintf(text, 200, "%lld of %lld rows of %s came", (long long)stored, (long long)rows,
+                           rt_tensor_name((rt_tensor_id)id));
+        }
+    }
+    return ok;
+}
+
+/* One plan of one layout; false if the planner refuses these values together. */
+static bool plan_agrees(const char *name, const rt_layout *l, t_tensors *t, const t_tensors *want)
+{
+    rt_plan plan;
+    rt_context ctx = {0};
+    char text[200] = "";
+    const rt_status made = rt_plan_create(&ctx, name, t->p, l, &plan);
+    if (made == RT_ERR_ARG && strchr(name, ':') != NULL)
+        return false;
+    t_assert_ok(&ctx, made);
+    const rt_status st = run(&ctx, job, t, l, &plan);
+    rt_plan_reset(&plan);
+    const bool ok = st == RT_OK && same(t, want, &ctx, text);
+    uint64_t bad = ok ? 0 : 1;
+    if (!ok)
+        print_error("plan %s over %s, P = %d, %lldx%lld, heads %lld/%lld, %s, %lld documents: %s%s\n", name,
+                    rt_layout_name(l->kind), (int)l->ranks, (long long)t->p->seqlen_q,
+                    (long long)t->p->seqlen_k, (long long)t->p->heads_q, (long long)t->p->heads_kv,
+                    rt_mask_name(t->p->mask), (long long)t->p->documents, ctx.message, text);
+    t_assert_ok(&ctx, rt_comm_sum_words(&ctx, job, &bad,
+                                        1)); /* all assert together: nobody waits for one that left */
+    if (bad > 0)
+        fail_msg("%s differs", name);
+    return true;
+}
+
+static void question_answer(uint64_t *seed, const question *x)
+{
+    t_tensors t, want;
+    rt_context ctx = {0};
+    rt_comm *alone = NULL;
+    rt_layout l;
+    rt_plan plan;
+    t_tensors_create(&x->p, &t);
+    t_tensors_create(&x->p, &want);
+    fill(&t, t_random(seed));
+    t_copy_inputs(&want, &t);
+    t_assert_ok(&ctx, rt_comm_self(&ctx, &alone));
+    t_assert_ok(&ctx, rt_layout_create(&ctx, &x->p, RT_LAYOUT_CONTIGUOUS, RT_REMAINDER_SPREAD, 1, &l));
+    t_assert_ok(&ctx, rt_plan_create(&ctx, "single", &x->p, &l, &plan));
+    t_assert_ok(&ctx, run(&ctx, alone, &want, &l, &plan));
+    rt_plan_reset(&plan);
+    rt_layout_reset(&l);
+    rt_comm_destroy(&alone);
+    const int32_t ranks = (int32_t)pick(seed, size, 9);
+    for (const rt_planner *each = rt_planners(); each->name != NULL; each++)
+        for (int variant = 0; variant <= (each->parameters != NULL ? VARIANTS : 0); variant++) {
+            char name[96];
+            layout_make(seed, &x->p, ranks, &l);
+            do
+                name_make(seed, each, &x->p, ranks, variant, name);
+            while (!plan_agrees(name, &l, &t, &want));
+            rt_layout_reset(&l);
+        }
+    t_tensors_free(&t);
+    t_tensors_free(&want);
+}
+
+static void every_plan_gives_the_same_bits(void **state)
+{
+    (void)state;
+    const int rounds = size == 1 ? 120 : 12;
+    const int threads = omp_get_max_threads();
+    uint64_t seed = 20240601 + (uint64_t)size;
+    omp_set_num_threads(1);
+    for (int round = 0; round < rounds; round++) {
+        question x;
+        question_make(&seed, &x);
+        question_answer(&seed, &x);
+    }
+    omp_set_num_threads(threads);
+    if (me == 0)
+        print_message("%lld runs\n", (long long)runs);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    rt_context ctx = {0};
+    if (rt_comm_create(&ctx, &job) != RT_OK) {
+        print_error("%s\n", ctx.message);
+        return -1;
+    }
+    size = rt_comm_size(job);
+    me = rt_comm_rank(job);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    rt_comm_destroy(&job);
+    return job == NULL ? t_teardown_memory(state) : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_plan_gives_the_same_bits)};
+    return cmocka_run_group_tests_name("sweep", tests, setup, teardown);
+}
