@@ -18,6 +18,7 @@ set(RT_SOURCES
   src/problem/problem.c
   src/problem/mask.c
   src/problem/mask_check.c
+  src/problem/score.c
   src/problem/generate.c
   src/problem/generate_results.c
   # layout
@@ -46,6 +47,7 @@ set(RT_SOURCES
   src/arithmetic/exp.c
   src/arithmetic/exp_avx2.c
   src/arithmetic/exp_avx512.c
+  src/arithmetic/score.c
   src/arithmetic/f64.c
   src/arithmetic/f64_forward.c
   src/arithmetic/f64_backward.c
@@ -75,6 +77,7 @@ set(RT_SOURCES
   # run
   src/run/comm.c
   src/run/buffers.c
+  src/run/scores.c
   src/run/run.c
   # judge
   src/judge/budget.c

@@ -5,7 +5,7 @@
 
 #include "scratch.h"
 
-static const rt_tensor_id results[] = {RT_LSE, RT_OUT, RT_DQ, RT_DK, RT_DV};
+static const rt_tensor_id results[] = {RT_LSE, RT_OUT, RT_DQ, RT_DK, RT_DV, RT_DSINK, RT_DBIAS};
 enum { N_RESULTS = sizeof results / sizeof results[0] };
 
 /* ---- tensors ----------------------------------------------------------------------------------------- */
@@ -15,26 +15,39 @@ static bool of_keys(rt_tensor_id id)
     return id == RT_K || id == RT_V || id == RT_DK || id == RT_DV;
 }
 
+int64_t t_batch(const rt_problem *p, rt_tensor_id id)
+{
+    return id == RT_DBIAS ? p->bias_shape[0] : id == RT_DSINK ? 1 : p->batch;
+}
+
 int64_t t_width(const rt_problem *p, rt_tensor_id id)
 {
-    if (id == RT_LSE)
+    if (id == RT_LSE || id == RT_DSINK)
         return 1;
+    if (id == RT_DBIAS)
+        return p->bias_shape[3];
     return id == RT_Q || id == RT_K || id == RT_DQ || id == RT_DK ? p->dim : p->dim_v;
 }
 
 int64_t t_length(const rt_problem *p, rt_tensor_id id)
 {
+    if (id >= RT_DSINK)
+        return id == RT_DBIAS ? p->bias_shape[2] : 1;
     return of_keys(id) ? p->seqlen_k : p->seqlen_q;
 }
 
 int64_t t_heads(const rt_problem *p, rt_tensor_id id)
 {
+    if (id == RT_DBIAS)
+        return p->bias_shape[1];
     return of_keys(id) ? p->heads_kv : p->heads_q;
 }
 
 int64_t t_rows(const rt_problem *p, rt_tensor_id id)
 {
-    return p->batch * t_length(p, id) * t_heads(p, id);
+    if ((id == RT_DSINK && p->sink == NULL) || (id == RT_DBIAS && (p->bias == NULL || p->no_dbias)))
+        return 0;
+    return t_batch(p, id) * t_length(p, id) * t_heads(p, id);
 }
 
 static int64_t row_index(const rt_problem *p, rt_tensor_id id, int64_t b, int64_t pos, int64_t h)
@@ -51,17 +64,17 @@ void t_tensors_create(const rt_problem *p, t_tensors *t)
 {
     memset(t, 0, sizeof *t);
     t->p = p;
-    for (int id = 0; id < RT_TENSOR_COUNT; id++) {
+    for (int id = 0; id < RT_RESULT_COUNT; id++) {
         const size_t rows = (size_t)t_rows(p, (rt_tensor_id)id);
         t->x[id] = calloc(rows * (size_t)t_width(p, (rt_tensor_id)id), sizeof(double));
         t->stored[id] = calloc(rows, sizeof(int32_t));
-        assert_true(t->x[id] != NULL && t->stored[id] != NULL);
+        assert_true(rows == 0 || (t->x[id] != NULL && t->stored[id] != NULL));
     }
 }
 
 void t_tensors_free(t_tensors *t)
 {
-    for (int id = 0; id < RT_TENSOR_COUNT; id++) {
+    for (int id = 0; id < RT_RESULT_COUNT; id++) {
         free(t->x[id]);
         free(t->stored[id]);
     }
@@ -334,7 +347,8 @@ rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how
     rt_layout l;
     rt_plan plan;
     for (int x = 0; x < N_RESULTS; x++)
-        memset(t->stored[results[x]], 0, (size_t)t_rows(t->p, results[x]) * sizeof(int32_t));
+        if (t_rows(t->p, results[x]) > 0)
+            memset(t->stored[results[x]], 0, (size_t)t_rows(t->p, results[x]) * sizeof(int32_t));
     RT_TRY(rt_comm_self(ctx, &alone));
     rt_status st = t_layout_create(ctx, t->p, how, &l);
     if (st != RT_OK)
@@ -482,7 +496,7 @@ void t_reference(const t_tensors *in, t_tensors *want, t_tensors *bound)
     const long double scale =
         p->scale_kind == RT_SCALE_RSQRT_DIM ? 1 / sqrtl((long double)p->dim) : (long double)p->scale;
     const size_t n = (size_t)(p->seqlen_k > p->dim_v ? p->seqlen_k : p->dim_v);
-    long double *store_, *sum[RT_TENSOR_COUNT] = {NULL}, *tol[RT_TENSOR_COUNT] = {NULL};
+    long double *store_, *sum[RT_RESULT_COUNT] = {NULL}, *tol[RT_RESULT_COUNT] = {NULL};
     store_ = calloc(5 * n, sizeof *store_);
     reference_scratch c = {store_,         store_ + n,     store_ + 2 * n,
                            store_ + 3 * n, store_ + 4 * n, calloc(n, sizeof(int64_t))};

@@ -10,10 +10,12 @@
 /* All tensors of a problem, dense, (B, S, H, width) by original position; LSE has width 1. */
 typedef struct {
     const rt_problem *p;
-    double *x[RT_TENSOR_COUNT];
-    int32_t *stored[RT_TENSOR_COUNT]; /* rows: how often the run stored each */
+    double *x[RT_RESULT_COUNT]; /* dsink and dbias have no rows where the problem has no sink and no bias */
+    int32_t *stored[RT_RESULT_COUNT]; /* rows: how often the run stored each */
 } t_tensors;
 
+/* Extents of a result's rows: batches, positions, heads, elements. */
+int64_t t_batch(const rt_problem *p, rt_tensor_id id);
 int64_t t_width(const rt_problem *p, rt_tensor_id id);
 int64_t t_length(const rt_problem *p, rt_tensor_id id);
 int64_t t_heads(const rt_problem *p, rt_tensor_id id);

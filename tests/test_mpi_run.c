@@ -40,12 +40,12 @@ static int teardown(void **state)
     return job == NULL ? t_teardown_memory(state) : -1;
 }
 
-static void fingerprints(const t_tensors *t, uint64_t words[2 * RT_TENSOR_COUNT])
+static void fingerprints(const t_tensors *t, uint64_t words[2 * RT_RESULT_COUNT])
 {
     const rt_problem *p = t->p;
-    for (int id = RT_LSE; id < RT_TENSOR_COUNT; id++) {
+    for (int id = RT_LSE; id < RT_RESULT_COUNT; id++) {
         rt_fingerprint f = {{0, 0}};
-        for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t b = 0; b < t_batch(p, (rt_tensor_id)id) && t_rows(p, (rt_tensor_id)id) > 0; b++)
             for (int64_t i = 0; i < t_length(p, (rt_tensor_id)id); i++)
                 for (int64_t h = 0; h < t_heads(p, (rt_tensor_id)id); h++) {
                     const int64_t row =
@@ -76,16 +76,16 @@ static void same_bits(const rt_problem *p, const t_how *how, bool must_send)
     bool ok = st == RT_OK && st_alone == RT_OK;
     if (!ok)
         print_error("%s\n", ctx.message);
-    for (int id = RT_LSE; id < RT_TENSOR_COUNT && ok; id++)
+    for (int id = RT_LSE; id < RT_RESULT_COUNT && ok; id++)
         for (int64_t r = 0; r < t_rows(p, (rt_tensor_id)id); r++)
             for (int64_t d = 0; d < t_width(p, (rt_tensor_id)id) && t.stored[id][r] > 0; d++)
                 ok = ok && t_same(t.x[id][r * t_width(p, (rt_tensor_id)id) + d],
                                   alone.x[id][r * t_width(p, (rt_tensor_id)id) + d]);
-    uint64_t mine[2 * RT_TENSOR_COUNT] = {0}, want[2 * RT_TENSOR_COUNT] = {0},
+    uint64_t mine[2 * RT_RESULT_COUNT] = {0}, want[2 * RT_RESULT_COUNT] = {0},
                       traffic[2] = {stats.messages, stats.bytes_sent};
     fingerprints(&t, mine);
     fingerprints(&alone, want);
-    const rt_status sum = rt_comm_sum_words(&ctx, job, mine, 2 * RT_TENSOR_COUNT);
+    const rt_status sum = rt_comm_sum_words(&ctx, job, mine, 2 * RT_RESULT_COUNT);
     const rt_status sent = rt_comm_sum_words(&ctx, job, traffic, 2);
     ok = ok && sum == RT_OK && sent == RT_OK && memcmp(mine, want, sizeof mine) == 0;
     ok = ok && (size > 1 || traffic[0] == 0) && (traffic[0] > 0) == (traffic[1] > 0);

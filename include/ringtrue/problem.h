@@ -73,16 +73,18 @@ typedef struct {
     uint8_t *dense;     /**< Sq x Sk, 1: visible; owned; NULL: none */
 
     /* The score, in this order: s = scale q.k + alibi + bias, then softcap tanh(s / softcap), then the mask. */
-    double *
-        alibi; /**< Hq slopes, added as -slope |i + shift - j|, shift that of the window; owned; NULL: none */
-    double *
-        bias; /**< additive, shape bias_shape, each extent 1 (broadcast) or that of (B, Hq, Sq, Sk); -inf hides
-                        the pair; owned; NULL: none */
-    int64_t bias_shape[4];
-    double softcap; /**< > 0, or 0: none */
-    double *sink; /**< Hq logits: exp(sink_h) joins the sum Z of every row, once; a row that sees no key has
-                        O = 0 and L = sink_h; owned; NULL: none */
-    double dropout; /**< probability of dropping, [0, 1), or 0: none */
+    double *alibi; /**< Hq slopes, 0 or of magnitude 2^-500 to 2^500, added as -slope |i + shift - j|, i and j
+                        within their document, shift that of the window; owned; NULL: none */
+    double *bias;  /**< additive, dense in bias_shape: finite, or -inf, which hides the pair; owned; NULL: none */
+    int64_t bias_shape[4]; /**< (B, Hq, Sq, Sk), each of the first three may be 1 (broadcast) */
+    bool no_dbias;         /**< the gradient of the bias is not a result (it needs Hq Sq Sk numbers on the way) */
+    double softcap;        /**< > 0, or 0: none */
+    double *sink; /**< Hq logits, finite: exp(sink_h) joins the sum Z of every row, once; a row that sees no
+                       key has O = 0 and L = sink_h; owned; NULL: none */
+    /** Probability of dropping, [0, 1), or 0: none.  O = sum_j P_ij m_ij / (1 - dropout) v_j, m_ij = 0 where the
+     *  pair is dropped, else 1; L does not know of it.  What k_j.q_i says still counts in Z, what v_j holds then
+     *  reaches nothing.  1 - dropout is the exact difference. */
+    double dropout;
     uint64_t dropout_seed;
 } rt_problem;
 
@@ -123,6 +125,37 @@ int64_t rt_document_of_key(const rt_problem *p, int64_t j);
  *  O(B n_q n_k) otherwise. */
 int64_t rt_mask_pairs(const rt_problem *p, const int64_t *q_pos, int64_t n_q, const int64_t *k_pos,
                       int64_t n_k);
+/* ---- what joins and bends the scores (score.c) ----------------------------------------------------- */
+
+/** Whether any of alibi, bias, softcap, sink and dropout is set. */
+bool rt_problem_has_scores(const rt_problem *p);
+/** The key position to which query i has ALiBi distance 0 (it may lie outside the keys): the distance of key j
+ *  of the same document is |rt_score_diagonal(p, i) - j|. */
+int64_t rt_score_diagonal(const rt_problem *p, int64_t i);
+/** The ALiBi term of head h at (i, j), -slope |i + shift - j|, exactly: the value returned (the product, rounded
+ *  to nearest) plus *low.  A slope has 53 bits and a distance at most 41, so that the rest fits.  0 without. */
+double rt_score_alibi(const rt_problem *p, int64_t h, int64_t i, int64_t j, double *low);
+/** The usual slope of head h of n: 2^(-8 (h + 1) / n) for a power of two; else those of the largest power of two
+ *  m below, then every second one of 2 m.  Rounded to binary32 from within 2^-48 of it. */
+double rt_alibi_standard(int64_t h, int64_t n);
+/** The bias of (b, h, i, j): a finite number or -inf; 0 without.  And its row of Sk elements (there must be one). */
+double rt_score_bias(const rt_problem *p, int64_t b, int64_t h, int64_t i, int64_t j);
+const double *rt_score_bias_row(const rt_problem *p, int64_t b, int64_t h, int64_t i);
+/** TransformerEngine's names of broadcast shapes: bhss, 1hss, b1ss, 11ss, 111s and so on, "1" for an axis of extent
+ *  1.  Parse fills shape for the sizes of p; false for another name. */
+bool rt_bias_shape_parse(const char *name, const rt_problem *p, int64_t shape[4]);
+void rt_bias_shape_name(const rt_problem *p, char name[5]);
+/** Whether dropout keeps the pair: word j mod 4 of Philox4x32-10 (rt_philox) is at least floor(dropout 2^32), with
+ *    key     (low half, high half) of dropout_seed
+ *    counter floor(j/4) bits 0..31 | i bits 0..31 | h bits 0..23, i bits 32..39 | b bits 0..23, floor(j/4) bits
+ *            32..35, 1111
+ *  (words 0 to 3, each from its low bits), i, j, h, b the original positions, query head and batch.  True without.
+ *  The generator's counters never end in 1111: the same seed may serve both. */
+bool rt_dropout_keep(const rt_problem *p, int64_t b, int64_t h, int64_t i, int64_t j);
+/** The same for n keys at k_pos: keep[c] is 1 or 0.  Fast where positions ascend. */
+void rt_dropout_row(const rt_problem *p, int64_t b, int64_t h, int64_t i, const int64_t *k_pos, int64_t n,
+                    uint8_t *keep);
+
 /** A 64-bit digest of every field (any rank can compare it with the others'). */
 uint64_t rt_problem_digest(const rt_problem *p);
 

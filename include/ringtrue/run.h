@@ -41,7 +41,9 @@ int32_t rt_comm_owner(const rt_comm *c, int32_t rank, int32_t ranks);
  *  threads at once: exact reads again what it must compute again. */
 typedef struct {
     void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
-    /** lse: one value per row.  rank and slot say where the plan's rank holds it. */
+    /** lse: one value per row.  rank and slot say where the plan's rank holds it.  In the backward of a problem with
+     *  a sink also dsink (rank 0, slot 0, batch 0, position 0), and with a bias dbias: rows of Sk by (b, pos, h) of the
+     *  bias's shape, from the rank and slot that hold query pos, or rank 0, slot 0 where queries are broadcast. */
     void (*store)(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t b, int64_t pos, int64_t h,
                   const double *row);
     void *arg;
@@ -57,7 +59,7 @@ typedef struct {
     uint64_t bytes_sent; /**< by this process to others */
     uint64_t messages;
     /** of this process's elements; zero unless the arithmetic is exact */
-    rt_certificate certificate[RT_TENSOR_COUNT];
+    rt_certificate certificate[RT_RESULT_COUNT];
     /** products that exact took from the BLAS, and how many a checksum found wrong (computed again) */
     int64_t products[2];
 } rt_run_stats;

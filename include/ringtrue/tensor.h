@@ -21,10 +21,20 @@ typedef enum {
     RT_DQ,    /**< (B, Sq, Hq, D) */
     RT_DK,    /**< (B, Sk, Hkv, D) */
     RT_DV,    /**< (B, Sk, Hkv, Dv) */
-    RT_TENSOR_COUNT
+    RT_TENSOR_COUNT, /**< those above have a row for each token and head; not those below */
+
+    /* results of a problem with a sink or a bias; as rows (batch, position, head) of `width` elements: */
+    RT_DSINK = RT_TENSOR_COUNT, /**< (Hq), of the logits: batch 0, position 0, head h, width 1 */
+    RT_DBIAS, /**< (Bb, Hb, Sb, Sk), the shape of the bias: summed over what was broadcast.  Row (b, i, h) of
+                   width Sk; keys by original position */
+    RT_RESULT_COUNT, /**< every tensor of a dump that is a result has a number below */
+
+    RT_SINK = RT_RESULT_COUNT, /**< (Hq); these two belong to the problem and are kept there */
+    RT_BIAS,                   /**< (Bb, Hb, Sb, Sk) */
+    RT_NAME_COUNT
 } rt_tensor_id;
 
-/** "q" "k" "v" "dout" "lse" "out" "dq" "dk" "dv". */
+/** "q" "k" "v" "dout" "lse" "out" "dq" "dk" "dv" "dsink" "dbias" "sink" "bias". */
 const char *rt_tensor_name(rt_tensor_id id);
 
 /** A borrowed view: owns nothing; what it points at must outlive it.  Strides in elements. */

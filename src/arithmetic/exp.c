@@ -7,7 +7,7 @@
 
 #include <sleef.h>
 
-#include "arithmetic/ops.h"
+#include "arithmetic/score.h"
 
 double rt_exp_scalar(double x)
 {
@@ -39,4 +39,20 @@ void rt_exp_vector(double *x, int64_t n)
     }
 #endif
     exp_plain(x, n);
+}
+
+void rt_tanh_vector(double *x, int64_t n)
+{
+#if defined(RT_EXP_AVX)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+        rt_tanh_avx512(x, n);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        rt_tanh_avx2(x, n);
+        return;
+    }
+#endif
+    for (int64_t i = 0; i < n; i++)
+        x[i] = Sleef_tanh_u10(x[i]);
 }

@@ -1,4 +1,4 @@
-/* The vector kernels behind rt_exp_vector; each file is compiled for its own instruction set. */
+/* The vector kernels behind rt_exp_vector and rt_tanh_vector; each file is compiled for its own instruction set. */
 #ifndef RT_ARITHMETIC_EXP_H
 #define RT_ARITHMETIC_EXP_H
 
@@ -8,6 +8,8 @@
 #define RT_EXP_AVX 1
 void rt_exp_avx2(double *x, int64_t n);
 void rt_exp_avx512(double *x, int64_t n);
+void rt_tanh_avx2(double *x, int64_t n);
+void rt_tanh_avx512(double *x, int64_t n);
 #endif
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arithmetic/f32.h"
+#include "arithmetic/score.h"
 
 rt_status rt_f64_rows_create(rt_context *ctx, const rt_part *part, int64_t batch, int64_t head0,
                              int64_t head1, int64_t rows, const rt_f64_kernels *kernels, rt_f64_rows *out)
@@ -117,8 +118,10 @@ static int f64_parts(rt_payload payload, const rt_problem *p, int64_t width[RT_M
     case RT_PAYLOAD_DO:
         width[0] = p->dim_v;
         return 4;
-    case RT_PAYLOAD_Q:
     case RT_PAYLOAD_DQ:
+        width[1] = p->seqlen_k;
+        return rt_wants_dbias(p) ? 2 : 1;
+    case RT_PAYLOAD_Q:
     case RT_PAYLOAD_COUNT:
     default:
         return 1;
@@ -139,18 +142,38 @@ static void f64_land(rt_payload payload, const rt_problem *p, int64_t rows,
             present[k][i] = in[k][i] + present[k][i];
 }
 
+/* The sink joins a row that sees keys: m and l move on; what is returned scales acc. */
+static double join_sink(double sink, double *m, double *l)
+{
+    const double top = sink > *m ? sink : *m, c = rt_exp_scalar(*m - top);
+    *l = *l * c + rt_exp_scalar(sink - top);
+    *m = top;
+    return c;
+}
+
 static rt_status f64_finish_row(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
                                 const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
                                 double *out, double *lse)
 {
-    (void)b, (void)h, (void)pos;
-    const int64_t Dv = f->problem->dim_v;
-    const double m = *state[1], l = *state[2];
+    (void)b, (void)pos;
+    const rt_problem *p = f->problem;
+    const int64_t Dv = p->dim_v;
+    double m = *state[1], l = *state[2], c = 1;
+    const bool empty = rt_is_minus_inf(m);
+    if (p->sink != NULL && !empty)
+        c = join_sink(p->sink[h], &m, &l);
     rt_f64_finish(Dv, state[0], m, l, out, lse);
+    if (p->sink != NULL && empty)
+        *lse = p->sink[h];
+    if (!empty && (c < 1 || p->dropout > 0)) {
+        c /= rt_score_keep(p);
+        for (int64_t d = 0; d < Dv; d++)
+            out[d] *= c;
+    }
     if (row == NULL)
         return RT_OK;
     double delta = 0; /* of an empty row: 0 */
-    for (int64_t d = 0; d < Dv && !rt_is_minus_inf(m); d++)
+    for (int64_t d = 0; d < Dv && !empty; d++)
         delta += row[0][d] * out[d];
     *row[1] = m;
     *row[2] = l;
@@ -162,8 +185,25 @@ static rt_status f64_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t
                                      int64_t pos, const double *const parts[RT_MAX_PARTS], double *out)
 {
     (void)b, (void)head, (void)pos;
-    memcpy(out, parts[0], (size_t)(t == RT_DV ? f->problem->dim_v : f->problem->dim) * sizeof *out);
+    const rt_problem *p = f->problem;
+    const int64_t width = t == RT_DV ? p->dim_v : t == RT_DBIAS ? p->seqlen_k : t == RT_DSINK ? 1 : p->dim;
+    memcpy(out, parts[0], (size_t)width * sizeof *out);
     return RT_OK;
+}
+
+/* - exp(sink - L) delta, from the row's m and l, which the sink has joined. */
+static void f64_share_sink(const rt_problem *p, int64_t h, const double *const row[RT_MAX_PARTS],
+                           double *share)
+{
+    const double m = *row[1];
+    *share = rt_is_minus_inf(m) ? 0 : -(rt_exp_scalar(p->sink[h] - m) / *row[2] * *row[3]);
+}
+
+static void f64_sum(rt_tensor_id t, const rt_problem *p, const double *const in[RT_MAX_PARTS],
+                    double *const sum[RT_MAX_PARTS])
+{
+    for (int64_t i = 0; i < (t == RT_DSINK ? 1 : p->seqlen_k); i++)
+        sum[0][i] += in[0][i];
 }
 
 const rt_arithmetic_ops rt_arithmetic_f64 = {.name = "f64",
@@ -174,7 +214,12 @@ const rt_arithmetic_ops rt_arithmetic_f64 = {.name = "f64",
                                              .backward = rt_f64_backward,
                                              .land = f64_land,
                                              .finish = f64_finish_row,
-                                             .finish_gradient = f64_finish_gradient};
+                                             .finish_gradient = f64_finish_gradient,
+                                             .scores = true,
+                                             .dbias_part = 1,
+                                             .sink_share = 1,
+                                             .share_sink = f64_share_sink,
+                                             .sum = f64_sum};
 
 static const rt_arithmetic_ops *const all[] = {&rt_arithmetic_exact, &rt_arithmetic_f64, &rt_arithmetic_f32,
                                                NULL};

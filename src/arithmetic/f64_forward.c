@@ -7,12 +7,14 @@
  *
  * Error radius (first order, u = 2^-53, n keys): |dO| <= sum_j w_j rho_j |v_j - O| + (gamma_n + 4u) sum_j
  * w_j |v_j| with rho_j = gamma_(D+1) scale sum|q||k| + 2u|s_j - m| + 2u, plus a few u per join: the judge's
- * bound of bound.h with every roundoff at 2^-53 (numerics: Higham's gamma, exp within 1 ulp).
+ * bound of bound.h with every roundoff at 2^-53 (numerics: Higham's gamma, exp within 1 ulp).  What joins and
+ * bends the scores adds to rho_j what score.h says; a sink is one more join; dropout adds 3u |O|.
  */
 #include <omp.h>
 #include <string.h>
 
 #include "arithmetic/f64.h"
+#include "arithmetic/score.h"
 
 enum {
     Q = 512,
@@ -62,16 +64,31 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
     const int64_t Dv = f->t->v.width;
     for (int64_t i = 0; i < nq; i++)
         for (int64_t j = 0; j < nk; j++) {
-            if (!rt_blocks_visible(&f->blocks, row0 + i, key0 + j))
+            const int64_t i_pos = f->t->q_pos[row0 + i], j_pos = f->t->k_pos[key0 + j];
+            if (!rt_blocks_visible(&f->blocks, row0 + i, key0 + j) ||
+                rt_score_hides(f->t->problem, b, h, i_pos, j_pos))
                 continue;
             if (rt_f64_bad(&f->q, b, h, f->t->q_head0, row0 + i) ||
                 rt_f64_bad(&f->k, b, g, f->g0, key0 + j))
                 w->row_nan[i] = true;
+            if (!rt_f64_bad(&f->v, b, g, f->g0, key0 + j) ||
+                !rt_dropout_keep(f->t->problem, b, h, i_pos, j_pos))
+                continue;
             const double *v = rt_part_at(&f->t->v, b, g, key0 + j);
-            for (int64_t d = 0; rt_f64_bad(&f->v, b, g, f->g0, key0 + j) && d < Dv; d++)
+            for (int64_t d = 0; d < Dv; d++)
                 if (!isfinite(v[d]))
                     w->acc[i * Dv + d] = RT_NAN;
         }
+}
+
+/* Weights of the keys that dropout takes out of a row become 0; the sum l keeps them. */
+static void drop_row(const rt_problem *p, int64_t b, int64_t h, int64_t i, const int64_t *k_pos, int64_t n,
+                     double *w)
+{
+    uint8_t keep[K];
+    rt_dropout_row(p, b, h, i, k_pos, n, keep);
+    for (int64_t j = 0; j < n; j++)
+        w[j] = keep[j] != 0 ? w[j] : 0;
 }
 
 static void forward_block(const tile *f, int64_t b, int64_t h, int64_t g, int64_t qb, int64_t kb,
@@ -80,6 +97,7 @@ static void forward_block(const tile *f, int64_t b, int64_t h, int64_t g, int64_
     const rt_tile_data *t = f->t;
     const int64_t D = t->q.width, Dv = t->v.width, row0 = qb * Q, nq = rt_min64(Q, t->n_q - row0);
     const int64_t key0 = kb * K, nk = rt_min64(K, t->n_kv - key0);
+    const bool bends = rt_score_bends(t->problem), drops = t->problem->dropout > 0;
     for (int64_t at = row0; at < row0 + nq;) {
         const rt_panel x = rt_panel_next(&f->blocks, cls == RT_BLOCK_PARTIAL, at, row0 + nq, key0, nk);
         at += x.n;
@@ -88,11 +106,16 @@ static void forward_block(const tile *f, int64_t b, int64_t h, int64_t g, int64_
         const int64_t keys = x.j1 - x.j0, i0 = x.row0 - row0;
         rt_gemm_nt(x.n, keys, D, t->problem->scale, rt_part_at(&f->q.part, b, h, x.row0), D,
                    rt_part_at(&f->k.part, b, g, key0 + x.j0), D, 0.0, w->s, LD);
+        const int64_t *k_pos = t->k_pos + key0 + x.j0;
         for (int64_t i = 0; i < x.n; i++) {
+            if (bends)
+                rt_score_row(t->problem, b, h, t->q_pos[x.row0 + i], k_pos, keys, w->s + i * LD, NULL);
             if (x.cut)
                 rt_f64_mask_row(&f->blocks, x.row0 + i, key0 + x.j0, keys, w->s + i * LD);
             softmax_row(f->kernels, w->s + i * LD, keys, Dv, &w->m[i0 + i], &w->l[i0 + i],
                         w->acc + (i0 + i) * Dv);
+            if (drops)
+                drop_row(t->problem, b, h, t->q_pos[x.row0 + i], k_pos, keys, w->s + i * LD);
         }
         rt_gemm_nn(x.n, Dv, keys, 1.0, w->s, LD, rt_part_at(&f->v.part, b, g, key0 + x.j0), Dv, 1.0,
                    w->acc + i0 * Dv, Dv);

@@ -4,7 +4,7 @@
  * says which parts its payloads have.  Q is q[D] and KV is k[D] v[Dv] in all of them; DO begins with dout[Dv]; f64 has
  *   STATE  acc[Dv]  m[1]  l[1]           unnormalised output, running maximum, sum of exp(s - m)
  *   DO     dout[Dv]  m[1]  l[1]  delta[1]
- *   DQ     dq[D]
+ *   DQ     dq[D]  dbias[Sk]              the second only where dBias is a result (rt_wants_dbias)
  *   DKV    dk[D]  dv[Dv]
  * and exact.h lists those of exact.  On the wire a slab travels as it lies.
  */
@@ -52,11 +52,18 @@ typedef struct {
     void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
     void *arg;
     rt_dtype format, lse_format; /* of the results: exact rounds to them, once */
-    rt_certificate *certificate; /* RT_TENSOR_COUNT */
+    rt_certificate *certificate; /* RT_RESULT_COUNT where sinks or biases are finished, else RT_TENSOR_COUNT */
 } rt_finish;
+
+/* Whether DQ carries rows of dBias: what the row's pairs add to it, by original key position. */
+static inline bool rt_wants_dbias(const rt_problem *p)
+{
+    return p->bias != NULL && !p->no_dbias;
+}
 
 struct rt_arithmetic_ops {
     const char *name;
+    bool scores; /* computes alibi, bias, softcap, sinks and dropout; else rt_run refuses a problem with them */
     rt_dtype result; /* the natural dtype of its results */
     int state_m;     /* the part of STATE that is -infinity in an empty row */
     /* widths of a payload's parts; returns how many */
@@ -70,9 +77,18 @@ struct rt_arithmetic_ops {
     rt_status (*finish)(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
                         const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
                         double *out, double *lse);
-    /* a complete row of dq, dk or dv; parts from the first that belongs to it */
+    /* a complete row of dq, dk or dv; parts from the first that belongs to it.  RT_DBIAS: a row of Sk, its parts
+     * those of DQ behind dq, summed over what was broadcast; b, head, pos are those of the bias's own shape.
+     * RT_DSINK: parts[0] is the sum of the shares of head's rows; out[1] */
     rt_status (*finish_gradient)(const rt_finish *f, rt_tensor_id t, int64_t b, int64_t head, int64_t pos,
                                  const double *const parts[RT_MAX_PARTS], double *out);
+    int dbias_part; /* DQ's parts from here on are dBias's */
+    int sink_share; /* doubles of a share */
+    /* the share of a finished row (its parts of DO) in dSink_h = - sum over (b, i) exp(sink_h - L_i) delta_i */
+    void (*share_sink)(const rt_problem *p, int64_t h, const double *const row[RT_MAX_PARTS], double *share);
+    /* sum <- sum + in, in this order: a share (RT_DSINK: parts[0] alone), or the dBias parts of a DQ row */
+    void (*sum)(rt_tensor_id t, const rt_problem *p, const double *const in[RT_MAX_PARTS],
+                double *const sum[RT_MAX_PARTS]);
 };
 
 extern const rt_arithmetic_ops rt_arithmetic_f64, rt_arithmetic_exact;

@@ -278,6 +278,9 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
                    const rt_judge_options *options, rt_verdict *out)
 {
     const double t0 = now();
+    if (rt_problem_has_scores(p))
+        return rt_fail(ctx, RT_ERR_FORMAT,
+                       "the problem has alibi, bias, softcap, a sink or dropout, which the judge does not know");
     const rt_judge_options o = options != NULL ? *options : (rt_judge_options){0};
     const double delta = o.delta > 0 ? o.delta : 1e-6;
     rt_verdict v = {.delta = delta};

@@ -16,7 +16,7 @@
 #define BATCH_LIMIT (INT64_C(1) << 32)
 #define DIM_LIMIT (INT64_C(1) << 27) /* three blocks for two dims: below 2^28 blocks */
 
-_Static_assert(RT_TENSOR_COUNT <= 16, "four bits hold the tensor");
+_Static_assert(RT_NAME_COUNT <= 15, "four bits hold the tensor, and 15 is dropout's");
 
 #define EXACT_SEQLEN_LIMIT INT64_C(131072)
 

@@ -1,5 +1,6 @@
 /* The problem's own rules, its copy and digest, and 1/sqrt(D) as the nearest double by integers. */
 #include "problem/mask.h"
+#include "problem/score.h"
 
 #include <math.h>
 #include <string.h>
@@ -156,6 +157,7 @@ rt_status rt_problem_check(rt_context *ctx, const rt_problem *p)
     /* the pairs of all heads are counted in 64 bits */
     RT_TRY(size_check(ctx, "the score matrix", p->seqlen_q, p->seqlen_k, p->heads_q, p->batch));
     RT_TRY(scale_check(ctx, p));
+    RT_TRY(rt_score_check(ctx, p));
     if (rt_mask_name(p->mask) == NULL)
         return rt_fail(ctx, RT_ERR_ARG,
                        "mask kind %d is unknown; full, causal and causal-bottom-right are known",
@@ -237,5 +239,5 @@ uint64_t rt_problem_digest(const rt_problem *p)
         h = rt_digest_mix(h, (uint64_t)p->cu_q[n]);
         h = rt_digest_mix(h, (uint64_t)p->cu_k[n]);
     }
-    return rt_mask_digest(h, p);
+    return rt_score_digest(rt_mask_digest(h, p), p);
 }

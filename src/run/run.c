@@ -12,6 +12,7 @@
 
 #include "run/buffers.h"
 #include "run/comm.h"
+#include "run/scores.h"
 
 typedef struct {
     rt_context *ctx;
@@ -168,14 +169,14 @@ typedef struct {
     rt_part part[RT_MAX_PARTS], row[RT_MAX_PARTS];
     int parts, row_parts;        /* row_parts 0: no backward */
     double *out, *lse;           /* rows */
-    rt_certificate *certificate; /* threads x RT_TENSOR_COUNT */
+    rt_certificate *certificate; /* threads x RT_RESULT_COUNT */
 } finisher;
 
 static rt_status finish_one(const finisher *f, rt_context *ctx, rt_tensor_id t, int64_t i)
 {
     rt_finish mine = f->finish;
     mine.ctx = ctx;
-    mine.certificate = f->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT;
+    mine.certificate = f->certificate + (int64_t)omp_get_thread_num() * RT_RESULT_COUNT;
     const double *in[RT_MAX_PARTS] = {NULL};
     double *row[RT_MAX_PARTS] = {NULL};
     for (int k = 0; k < f->parts; k++)
@@ -230,7 +231,7 @@ static rt_status finish_tensor(const run_state *s, const rt_run_io *io, rt_tenso
     for (int32_t r = s->first; r < s->end; r++)
         most = rt_layout_count(s->l, side, r) > most ? rt_layout_count(s->l, side, r) : most;
     f.out = rt_alloc(s->ctx, most * (f.width + 1), sizeof *f.out);
-    f.certificate = rt_calloc(s->ctx, (int64_t)threads * RT_TENSOR_COUNT, sizeof *f.certificate);
+    f.certificate = rt_calloc(s->ctx, (int64_t)threads * RT_RESULT_COUNT, sizeof *f.certificate);
     rt_status st = f.out == NULL || f.certificate == NULL ? RT_ERR_NOMEM : RT_OK;
     f.lse = f.out + most * f.width;
     for (f.rank = s->first; f.rank < s->end && st == RT_OK; f.rank++) {
@@ -247,8 +248,8 @@ static rt_status finish_tensor(const run_state *s, const rt_run_io *io, rt_tenso
                 st = finish_head(&f, t, rt_piece_slots(&b->piece));
     }
     for (int i = 0; i < threads && st == RT_OK; i++)
-        for (int k = 0; k < RT_TENSOR_COUNT; k++)
-            rt_certificate_add(&s->stats->certificate[k], &f.certificate[i * RT_TENSOR_COUNT + k]);
+        for (int k = 0; k < RT_RESULT_COUNT; k++)
+            rt_certificate_add(&s->stats->certificate[k], &f.certificate[i * RT_RESULT_COUNT + k]);
     rt_free(f.certificate);
     rt_free(f.out);
     return st;
@@ -542,6 +543,10 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                    .stats = &mine,
                    .shape = {p, arith}};
     RT_TRY(all_the_same(&s, io->backward));
+    if (rt_problem_has_scores(p) && !arith->scores)
+        return rt_fail(ctx, RT_ERR_ARG,
+                       "arithmetic %s does not compute alibi, bias, softcap, sinks or dropout. Hint: --arith f64",
+                       arith->name);
     if (comm->size > plan->ranks) /* everywhere, since the plans are the same */
         return rt_fail(ctx, RT_ERR_ARG,
                        "%d processes for %d plan ranks: at most as many processes as ranks. Hint: "
@@ -577,6 +582,16 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
         st = run_pass(&s, &plan->backward, true);
         if (st == RT_OK)
             st = rt_comm_agree(ctx, comm, finish_backward(&s, io));
+        if (st == RT_OK)
+            st = rt_score_gradients(&(rt_score_run){.ctx = ctx,
+                                                    .comm = comm,
+                                                    .shape = s.shape,
+                                                    .layout = l,
+                                                    .first = s.first,
+                                                    .end = s.end,
+                                                    .ranks = s.ranks,
+                                                    .io = io,
+                                                    .certificate = mine.certificate});
     }
     mine.seconds = now() - t0;
     if (st == RT_OK && stats != NULL)
