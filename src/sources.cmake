@@ -2,6 +2,7 @@
 set(RT_SOURCES
   # base
   src/base/status.c
+  src/base/parameters.c
   # number
   src/number/format.c
   src/number/convert.c
@@ -23,6 +24,11 @@ set(RT_SOURCES
   src/problem/generate_results.c
   # layout
   src/layout/layout.c
+  src/layout/make.c
+  src/layout/orders.c
+  src/layout/padding.c
+  src/layout/list.c
+  src/layout/work.c
   # plan
   src/plan/plan.c
   src/plan/build.c
@@ -110,6 +116,7 @@ set(RT_CLI_SOURCES
   src/cli/options.c
   src/cli/gen.c
   src/cli/run.c
+  src/cli/layout.c
   src/cli/plan.c
   src/cli/check.c
   src/cli/diff.c

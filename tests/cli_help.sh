@@ -21,7 +21,7 @@ for verb in gen run plan check diff info bench; do
 done
 LC_ALL=C sort -u ./*.flags >all.flags
 # No flag is hidden from every verb's help.
-for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k scale plan layout remainder ranks \
+for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary \
     forward-only svg output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
@@ -32,7 +32,7 @@ value_of() { # a good value of a flag
     family) echo exact ;;
     dtype | out-dtype) echo bf16 ;;
     mask) echo causal ;;
-    cu-seqlens | cu-seqlens-k) echo 0,8 ;;
+    cu-seqlens | cu-seqlens-k | cu-seqlens-padded | cu-seqlens-k-padded) echo 0,8 ;;
     scale | delta) echo 0.5 ;;
     layout) echo zigzag ;;
     remainder) echo ceil ;;

@@ -42,8 +42,8 @@ usage '--dtype i32: unknown; allowed: f64 f32 bf16 f16 e4m3 e5m2' gen --dtype i3
 usage '--dtype tf32: unknown; allowed: f64 f32 bf16 f16 e4m3 e5m2' gen --dtype tf32 -o x
 usage '--out-dtype int8: unknown; allowed: f64 f32' run in --out-dtype int8 -o x
 usage '--mask windowed: unknown; allowed: full causal causal-bottom-right' gen --mask windowed -o x
-usage '--layout snake: unknown; allowed: contiguous zigzag striped' run in --layout snake -o x
-usage '--layout positions: unknown; allowed: contiguous zigzag striped' plan --layout positions
+usage '--layout snake: layout snake is unknown; allowed: contiguous zigzag striped' run in --layout snake -o x
+usage '--layout positions: layout positions needs a list' plan --layout positions
 usage '--remainder none: unknown; allowed: spread ceil last refuse' plan --remainder none
 usage '--arith f128: unknown; allowed: ' run in --arith f128 -o x
 usage 'plan spiral is unknown; known plans: single' run in --plan spiral -o x

@@ -189,14 +189,14 @@ static void positions_bad_lists_are_named(void **state)
     rt_problem p = problem_make(4, 4);
     const int64_t two[] = {2, 2}, three[] = {2, 1}, five[] = {2, 3}, minus[] = {-1, 5};
     const int64_t good[] = {3, 1, 0, 2}, twice[] = {3, 1, 0, 3}, outside[] = {3, 1, 4, 0},
-                  below[] = {3, 1, -1, 0};
+                  below[] = {3, 1, -2, 0};
     const int64_t longer[] = {3, 1, 0, 2, 1};
     const struct {
         const int64_t *n, *pos;
         const char *says, *rank;
     } list[] = {{two, twice, "position 3 is repeated", "rank 1 slot 1"},
                 {two, outside, "position 4", "rank 1, slot 0"},
-                {two, below, "position -1", "rank 1, slot 0"},
+                {two, below, "position -2", "rank 1, slot 0"},
                 {three, good, "position 2 is missing", "2 ranks"},
                 {five, longer, "position 1 is repeated", "rank 1 slot 2"},
                 {minus, good, "-1 slots", "rank 0"}};
@@ -218,17 +218,19 @@ static void positions_bad_lists_are_named(void **state)
 static void names_round_trip(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i <= RT_LAYOUT_CHUNKED; i++) {
         rt_layout_kind k;
-        rt_remainder r;
         assert_true(rt_layout_parse(rt_layout_name((rt_layout_kind)i), &k));
-        assert_true(rt_remainder_parse(rt_remainder_name((rt_remainder)i), &r));
         assert_int_equal(k, i);
+    }
+    for (int i = 0; i < 4; i++) {
+        rt_remainder r;
+        assert_true(rt_remainder_parse(rt_remainder_name((rt_remainder)i), &r));
         assert_int_equal(r, i);
     }
     rt_layout_kind k;
     assert_false(rt_layout_parse("headtail", &k));
-    assert_null(rt_layout_name((rt_layout_kind)4));
+    assert_null(rt_layout_name((rt_layout_kind)(RT_LAYOUT_CHUNKED + 1)));
 }
 
 int main(void)

@@ -103,7 +103,7 @@ static void spec_each_key_is_read(void **state)
     assert_int_equal(s.lse_shape, RT_LSE_SBH);
     assert_true(s.lse_base2);
     assert_int_equal(s.ranks, 3);
-    assert_int_equal(s.layout, RT_LAYOUT_POSITIONS);
+    assert_string_equal(s.layout, "positions");
     assert_string_equal(s.positions, "pos");
     assert_string_equal(s.positions_k, "pos_k");
     assert_int_equal(s.remainder, RT_REMAINDER_CEIL);
@@ -145,7 +145,7 @@ static void spec_defaults_are_as_documented(void **state)
     assert_int_equal(s.lse_shape, RT_LSE_BHS);
     assert_false(s.lse_base2);
     assert_int_equal(s.ranks, 1);
-    assert_int_equal(s.layout, RT_LAYOUT_CONTIGUOUS);
+    assert_string_equal(s.layout, "contiguous");
     assert_null(s.positions);
     assert_int_equal(s.remainder, RT_REMAINDER_SPREAD);
     assert_string_equal(s.algorithm, "single");
@@ -387,7 +387,7 @@ static void assert_equal(const rt_spec *a, const rt_spec *b)
     assert_int_equal(a->lse_shape, b->lse_shape);
     assert_int_equal(a->lse_base2, b->lse_base2);
     assert_int_equal(a->ranks, b->ranks);
-    assert_int_equal(a->layout, b->layout);
+    assert_string_equal(a->layout, b->layout);
     assert_int_equal(a->remainder, b->remainder);
     assert_int_equal(a->positions != NULL, b->positions != NULL);
     assert_int_equal(a->positions_k != NULL, b->positions_k != NULL);

@@ -91,15 +91,18 @@ typedef struct {
     rt_order order;
     char *names[RT_TENSOR_COUNT]; /**< tensor names in the files; owned */
     rt_lse_shape lse_shape;
-    bool lse_base2; /**< stored LSE is log2 of the sum */
-    int32_t ranks;  /**< P */
-    rt_layout_kind layout;
+    bool lse_base2;                  /**< stored LSE is log2 of the sum */
+    int32_t ranks;                   /**< P */
+    char layout[RT_LAYOUT_NAME_MAX]; /**< its name with parameters (rt_layout_make); "positions" where
+                                       positions is set, and only there */
     rt_remainder remainder;
-    char *positions;    /**< RT_LAYOUT_POSITIONS: tensor with the positions of each rank's slots (1-D
-                                       integer); owned.  The same list serves both sides, unless
+    char *positions;   /**< tensor with the positions of each rank's slots (1-D integer, -1: padding);
+                                       owned, or NULL.  The same list serves both sides, unless
                                        positions_k names another */
-    char *positions_k;  /**< or NULL */
-    char algorithm[96]; /**< a planner's name, with its parameters (rt_plan_create) */
+    char *positions_k; /**< or NULL */
+    int64_t *padded_q, *padded_k; /**< offsets of the documents in the files (rt_layout_options), owned, or
+                                       NULL: the tensors hold no padding */
+    char algorithm[96];           /**< a planner's name, with its parameters (rt_plan_create) */
     rt_declared declared;
 } rt_spec;
 

@@ -96,11 +96,7 @@ typedef struct {
 } rt_plan_options;
 
 /** A parameter that a planner takes. */
-typedef struct {
-    const char *key;
-    const char *values; /**< what is allowed, for people: "1 .. P", "mindspeed | loongtrain" */
-    const char *summary;
-} rt_plan_parameter;
+typedef rt_parameter rt_plan_parameter;
 
 /** A planner: a pure function. */
 typedef rt_status (*rt_planner_fn)(rt_context *ctx, const rt_problem *p, const rt_layout *l,

@@ -61,6 +61,13 @@ void rt_free(void *p);
 /** Bytes now held through rt_alloc, by all threads: a test fixture checks that it returns to 0. */
 int64_t rt_alloc_live(void);
 
+/** A parameter that a plan or a layout takes behind the colon of its name. */
+typedef struct {
+    const char *key;
+    const char *values; /**< what is allowed, for people: "1 .. P", "mindspeed | loongtrain" */
+    const char *summary;
+} rt_parameter;
+
 /** Pass a failure up. */
 #define RT_TRY(call)                                                                                       \
     do {                                                                                                   \

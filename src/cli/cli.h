@@ -25,6 +25,19 @@ rt_status rt_cli_bench(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_open(rt_cli *c, int64_t first, int64_t count, rt_dump *out) RT_NODISCARD;
 /* The same for a verb that computes: open on all processes or on none, and the BLAS tested. */
 rt_status rt_cli_open_together(rt_cli *c, rt_dump *out) RT_NODISCARD;
+/* What --layout, --remainder and the padded offsets say, or else the dump's spec (NULL: none); the lists stay
+ * theirs. */
+rt_status rt_cli_layout_options(rt_cli *c, const rt_problem *p, const rt_dump *from,
+                                rt_layout_options *how) RT_NODISCARD;
+/* The layout that they make, over --ranks or the dump's. */
+rt_status rt_cli_layout(rt_cli *c, const rt_problem *p, const rt_dump *from, rt_layout *out) RT_NODISCARD;
+/* Declare the tensors with the positions of rank r's rows (-1: padding): "pos", and "pos_k" where the sides
+ * differ; how many. */
+int64_t rt_cli_position_decls(const rt_layout *l, int32_t r, rt_tensor_decl *decl);
+void rt_cli_positions(const rt_layout *l, rt_side side, int32_t r, int64_t *list);
+/* Write the layout that rt_cli_layout made from the same dump into a spec. */
+rt_status rt_cli_layout_spec(rt_cli *c, const rt_dump *from, const rt_layout *l,
+                             rt_spec *spec) RT_NODISCARD;
 /* Rows, heads and width of a tensor. */
 void rt_cli_shape(const rt_problem *p, rt_tensor_id t, int64_t *seqlen, int64_t *heads, int64_t *width);
 bool rt_cli_key_side(rt_tensor_id t);

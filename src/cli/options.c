@@ -36,7 +36,11 @@ static const struct {
     {"plan", 1015, "NAME", RUN | PLAN | CHECK,
      "the algorithm; plan --list names them (default: the spec's, else single)"},
     {"layout", 1016, "NAME", RUN | PLAN,
-     "contiguous, zigzag, striped (default: the spec's, else contiguous)"},
+     "contiguous, zigzag, striped:stripe=2, ..; grid --list names them (default: the spec's, else "
+     "contiguous)"},
+    {"cu-seqlens-padded", 1070, "LIST", RUN | PLAN,
+     "offsets of the documents in padded tensors, or none (default: the spec's)"},
+    {"cu-seqlens-k-padded", 1071, "LIST", RUN | PLAN, "the same of the keys (default: cu-seqlens-padded)"},
     {"remainder", 1017, "RULE", RUN | PLAN,
      "who holds the remainder: spread (default), ceil, last, refuse"},
     {"ranks", 1018, "P", RUN | PLAN, "context-parallel ranks P (default: the spec's, else 1)"},
@@ -75,7 +79,7 @@ static const struct {
     {"help", 'h', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "this text"},
 };
 enum { N_FLAGS = sizeof table / sizeof table[0] };
-_Static_assert(sizeof table / sizeof table[0] <= 64, "rt_options.given has 64 bits");
+_Static_assert(sizeof table / sizeof table[0] <= 256, "rt_options.given has 256 bits");
 
 static const struct {
     const char *name, *usage, *about;
@@ -210,6 +214,14 @@ static rt_status unknown(rt_context *ctx, const char *flag, const char *value, c
     return rt_fail(ctx, RT_ERR_ARG, "--%s %s: unknown; allowed: %s", flag, value, allowed);
 }
 
+static rt_status layout_check(rt_context *ctx, const char *flag, const char *value)
+{
+    rt_context inner = {.message = ""};
+    if (rt_layout_check_name(&inner, value) == RT_OK)
+        return RT_OK;
+    return rt_fail(ctx, RT_ERR_ARG, "--%s %.200s: %s", flag, value, inner.message);
+}
+
 static rt_status unknown_arithmetic(rt_context *ctx, const char *flag, const char *value)
 {
     char names[200] = "";
@@ -276,6 +288,11 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return parse_list(ctx, name, v, &o->cu_q, &o->n_cu_q);
     case 1013:
         return parse_list(ctx, name, v, &o->cu_k, &o->n_cu_k);
+    case 1070:
+        o->unpadded = strcmp(v, "none") == 0;
+        return o->unpadded ? RT_OK : parse_list(ctx, name, v, &o->padded_q, &o->n_padded_q);
+    case 1071:
+        return parse_list(ctx, name, v, &o->padded_k, &o->n_padded_k);
     case 1014:
         o->scale = v;
         return RT_OK;
@@ -286,9 +303,7 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     case 1016:
         o->layout = v;
         o->has_layout = true;
-        return rt_layout_parse(v, &o->layout_kind) && o->layout_kind != RT_LAYOUT_POSITIONS
-                   ? RT_OK
-                   : unknown(ctx, name, v, "contiguous zigzag striped (positions come with a spec)");
+        return layout_check(ctx, name, v);
     case 1017:
         o->has_remainder = true;
         return rt_remainder_parse(v, &o->remainder_kind) ? RT_OK
@@ -458,7 +473,7 @@ rt_status rt_options_parse(rt_context *ctx, int argc, char **argv, rt_options *o
                     st = rt_fail(ctx, RT_ERR_ARG, "%s: write --%s in full", what, table[i].name);
                 else
                     st = apply(ctx, &o, c, table[i].name, optarg);
-                o.given |= UINT64_C(1) << i;
+                o.given[i / 64] |= UINT64_C(1) << i % 64;
                 break;
             }
     }
@@ -476,13 +491,15 @@ void rt_options_reset(rt_options *o)
 {
     rt_free(o->cu_q);
     rt_free(o->cu_k);
-    o->cu_q = o->cu_k = NULL;
+    rt_free(o->padded_q);
+    rt_free(o->padded_k);
+    o->cu_q = o->cu_k = o->padded_q = o->padded_k = NULL;
 }
 
 const char *rt_options_problem_flag(const rt_options *o)
 {
     for (int i = 0; i < N_FLAGS; i++)
-        if ((table[i].verbs & ~BENCH) == PROBLEM && (o->given >> i & 1) != 0)
+        if ((table[i].verbs & ~BENCH) == PROBLEM && (o->given[i / 64] >> i % 64 & 1) != 0)
             return table[i].name;
     return NULL;
 }

@@ -9,7 +9,7 @@ enum { RT_MAX_ARGUMENTS = 4096, RT_MAX_DECLARATIONS = 16 };
 /* What the flags said. */
 typedef struct {
     const char *verb;
-    uint64_t given; /* a bit for each flag that was given, in the order of the table */
+    uint64_t given[4]; /* a bit for each flag that was given, in the order of the table */
     const char *arguments[RT_MAX_ARGUMENTS];
     int64_t n_arguments;
     rt_family family;
@@ -20,6 +20,9 @@ typedef struct {
     rt_mask_kind mask;
     int64_t *cu_q, *cu_k; /* rt_alloc */
     int64_t n_cu_q, n_cu_k;
+    int64_t *padded_q, *padded_k; /* rt_alloc */
+    int64_t n_padded_q, n_padded_k;
+    bool unpadded; /* --cu-seqlens-padded none */
     const char *scale;
     const char *plan, *layout, *arith, *spec, *output, *remainder, *svg;
     const char *declare[RT_MAX_DECLARATIONS];
@@ -31,7 +34,6 @@ typedef struct {
     int64_t iters, warmup; /* bench */
     bool peer;
     bool has_layout, has_remainder, has_ranks, has_plan;
-    rt_layout_kind layout_kind;
     rt_remainder remainder_kind;
     bool json, fingerprint, force, verify, list, summary, forward_only, results, full, quiet, help;
 } rt_options;

@@ -22,12 +22,11 @@ static rt_status show(rt_cli *c, const rt_problem *p, const rt_layout *l, const 
                       : rt_plan_print(c->ctx, stdout, plan, p, l, &how);
 }
 
-static rt_status print_plan(rt_cli *c, const rt_problem *p, rt_layout_kind kind, rt_remainder rem,
-                            int32_t ranks, const char *name)
+static rt_status print_plan(rt_cli *c, const rt_problem *p, const rt_dump *from, const char *name)
 {
     rt_layout l;
     rt_plan plan = {.name = ""};
-    RT_TRY(rt_layout_create(c->ctx, p, kind, rem, ranks, &l));
+    RT_TRY(rt_cli_layout(c, p, from, &l));
     rt_status st = rt_plan_create(c->ctx, name, p, &l, &plan);
     if (st == RT_OK)
         st = rt_plan_verify(c->ctx, &plan, p, &l);
@@ -73,33 +72,13 @@ rt_status rt_cli_plan(rt_cli *c)
                 flag, o->arguments[0]);
         rt_dump d;
         RT_TRY(rt_cli_open(c, 0, o->n_arguments, &d));
-        const rt_spec *s = &d.spec;
-        const rt_layout_kind kind = o->has_layout ? o->layout_kind : s->layout;
-        rt_status st;
-        if (kind == RT_LAYOUT_POSITIONS) {
-            rt_plan plan = {.name = ""};
-            st =
-                rt_plan_create(c->ctx, o->has_plan ? o->plan : s->algorithm, &s->problem, &d.layout, &plan);
-            if (st == RT_OK)
-                st = rt_plan_verify(c->ctx, &plan, &s->problem, &d.layout);
-            if (st == RT_OK)
-                st = show(c, &s->problem, &d.layout, &plan);
-            rt_plan_reset(&plan);
-        } else {
-            st = print_plan(c, &s->problem, kind, o->has_remainder ? o->remainder_kind : s->remainder,
-                            o->has_ranks ? (int32_t)o->ranks : s->ranks,
-                            o->has_plan ? o->plan : s->algorithm);
-        }
+        const rt_status st = print_plan(c, &d.spec.problem, &d, o->has_plan ? o->plan : d.spec.algorithm);
         rt_dump_close(&d);
         return st;
     }
     rt_problem p;
     RT_TRY(rt_options_problem(c->ctx, o, &p));
-    const rt_status st = print_plan(c, &p, o->has_layout ? o->layout_kind : RT_LAYOUT_CONTIGUOUS,
-                                    o->remainder_kind, (int32_t)o->ranks,
-                                    o->has_plan    ? o->plan
-                                    : o->ranks > 1 ? "ring"
-                                                   : "single");
+    const rt_status st = print_plan(c, &p, NULL, o->has_plan ? o->plan : o->ranks > 1 ? "ring" : "single");
     rt_problem_reset(&p);
     return st;
 }

@@ -45,9 +45,11 @@ static void store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t
     rt_fingerprint_row(&s->print[t], t, b, pos, h, dtype, s->row, width);
     if (s->files == NULL)
         return;
-    const int64_t n = rt_layout_count(s->l, rt_cli_key_side(t) ? RT_SIDE_KV : RT_SIDE_Q, rank);
-    const int64_t at = t == RT_LSE ? (b * heads + h) * n + slot
-                                   : (b * n + slot) * heads + h; /* lse (B, H, S), others (B, S, H, D) */
+    (void)slot;
+    const rt_layout_side *side = &s->l->side[rt_cli_key_side(t) ? RT_SIDE_KV : RT_SIDE_Q];
+    const int64_t n = side->rows[rank], place = rt_layout_row(side, pos);
+    const int64_t at = t == RT_LSE ? (b * heads + h) * n + place
+                                   : (b * n + place) * heads + h; /* lse (B, H, S), others (B, S, H, D) */
     memcpy((char *)s->files[rank].data[t] + (size_t)(at * width) * rt_dtype_size(dtype), s->row,
            (size_t)width * rt_dtype_size(dtype));
 }
@@ -66,8 +68,7 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
             continue;
         int64_t length, heads, width;
         rt_cli_shape(p, (rt_tensor_id)t, &length, &heads, &width);
-        const int64_t count =
-            rt_layout_count(s->l, rt_cli_key_side((rt_tensor_id)t) ? RT_SIDE_KV : RT_SIDE_Q, r);
+        const int64_t count = s->l->side[rt_cli_key_side((rt_tensor_id)t) ? RT_SIDE_KV : RT_SIDE_Q].rows[r];
         id[n] = (rt_tensor_id)t;
         decl[n] = (rt_tensor_decl){.name = rt_tensor_name((rt_tensor_id)t),
                                    .dtype = input         ? s->in->dtype[t]
@@ -82,12 +83,7 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
         n++;
     }
     const int64_t n_tensors = n;
-    const bool two = p->seqlen_q != p->seqlen_k;
-    decl[n++] = (rt_tensor_decl){
-        .name = "pos", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_Q, r)}};
-    if (two)
-        decl[n++] = (rt_tensor_decl){
-            .name = "pos_k", .dtype = RT_I64, .ndim = 1, .shape = {rt_layout_count(s->l, RT_SIDE_KV, r)}};
+    n += rt_cli_position_decls(s->l, r, decl + n);
     char path[4096];
     if (snprintf(path, sizeof path, "%s/rank%d.safetensors", aside, r) >= (int)sizeof path)
         return rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", c->o->output);
@@ -97,8 +93,7 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
     for (int64_t i = 0; i < n_tensors; i++)
         f->data[id[i]] = f->file.data[i];
     for (int64_t k = n_tensors; k < n; k++)
-        memcpy(f->file.data[k], rt_layout_positions(s->l, k == n_tensors ? RT_SIDE_Q : RT_SIDE_KV, r),
-               (size_t)decl[k].shape[0] * sizeof(int64_t));
+        rt_cli_positions(s->l, k == n_tensors ? RT_SIDE_Q : RT_SIDE_KV, r, f->file.data[k]);
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
         const rt_tensor_id t = inputs[i];
         if (!s->in->present[t])
@@ -106,44 +101,18 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
         int64_t length, heads, width;
         rt_cli_shape(p, t, &length, &heads, &width);
         const rt_side side = rt_cli_key_side(t) ? RT_SIDE_KV : RT_SIDE_Q;
+        const rt_layout_side *x = &s->l->side[side];
         const int64_t *pos = rt_layout_positions(s->l, side, r);
-        char *at = f->data[t];
         const size_t bytes = (size_t)width * rt_dtype_size(s->in->dtype[t]);
         for (int64_t b = 0; b < p->batch; b++)
-            for (int64_t x = 0; x < rt_layout_count(s->l, side, r); x++)
-                for (int64_t h = 0; h < heads; h++, at += bytes)
-                    memcpy(at, rt_dump_row(s->in, t, b, pos[x], h), bytes);
+            for (int64_t k = 0; k < rt_layout_count(s->l, side, r); k++) {
+                const int64_t row = b * x->rows[r] + rt_layout_row(x, pos[k]);
+                for (int64_t h = 0; h < heads; h++)
+                    memcpy((char *)f->data[t] + (size_t)(row * heads + h) * bytes,
+                           rt_dump_row(s->in, t, b, pos[k], h), bytes);
+            }
     }
     return RT_OK;
-}
-
-/* The layout that the flags, or else the dump's spec, ask for. */
-static rt_status choose_layout(rt_cli *c, const rt_dump *in, rt_layout *out)
-{
-    const rt_options *o = c->o;
-    const rt_spec *s = &in->spec;
-    const rt_layout_kind kind = o->has_layout ? o->layout_kind : s->layout;
-    const int32_t ranks = o->has_ranks ? (int32_t)o->ranks : s->ranks;
-    if (kind != RT_LAYOUT_POSITIONS)
-        return rt_layout_create(c->ctx, &s->problem, kind,
-                                o->has_remainder ? o->remainder_kind : s->remainder, ranks, out);
-    if (ranks != s->ranks)
-        return rt_fail(
-            c->ctx, RT_ERR_ARG,
-            "--ranks %d: the dump's layout is a position list for %d ranks. Hint: give --layout too", ranks,
-            s->ranks);
-    int64_t *n_q = rt_alloc(c->ctx, 2 * (int64_t)ranks, sizeof *n_q);
-    if (n_q == NULL)
-        return RT_ERR_NOMEM;
-    for (int32_t r = 0; r < ranks; r++) {
-        n_q[r] = rt_layout_count(&in->layout, RT_SIDE_Q, r);
-        n_q[ranks + r] = rt_layout_count(&in->layout, RT_SIDE_KV, r);
-    }
-    const rt_status st =
-        rt_layout_from_positions(c->ctx, &s->problem, ranks, n_q, in->layout.side[RT_SIDE_Q].pos,
-                                 n_q + ranks, in->layout.side[RT_SIDE_KV].pos, out);
-    rt_free(n_q);
-    return st;
 }
 
 /* The spec of what is written. */
@@ -152,22 +121,7 @@ static rt_status output_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, c
 {
     rt_spec spec;
     RT_TRY(rt_spec_init(c->ctx, &in->spec.problem, in->dtype[RT_Q], &spec));
-    spec.ranks = l->ranks;
-    spec.layout = l->kind;
-    spec.remainder = l->remainder;
-    rt_status st = RT_OK;
-    if (l->kind == RT_LAYOUT_POSITIONS) {
-        const bool two = in->spec.problem.seqlen_q != in->spec.problem.seqlen_k;
-        spec.positions = rt_alloc(c->ctx, 8, 1);
-        spec.positions_k = two ? rt_alloc(c->ctx, 8, 1) : NULL;
-        if (spec.positions == NULL || (two && spec.positions_k == NULL)) {
-            st = RT_ERR_NOMEM;
-        } else {
-            strcpy(spec.positions, "pos");
-            if (two)
-                strcpy(spec.positions_k, "pos_k");
-        }
-    }
+    rt_status st = rt_cli_layout_spec(c, in, l, &spec);
     snprintf(spec.algorithm, sizeof spec.algorithm, "%s", plan->name);
     (void)rt_declared_of(c->o->arith, &spec.declared);
     if (st == RT_OK)
@@ -259,7 +213,7 @@ static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool
     if (!c->root)
         return RT_OK;
     printf("# ringtrue %s  run %s  plan %s  layout %s  P %d  arith %s  %d process%s  %d thread%s  %s\n",
-           RT_VERSION, o->arguments[0], plan->name, rt_layout_name(s->l->kind), s->l->ranks, o->arith,
+           RT_VERSION, o->arguments[0], plan->name, s->l->name, s->l->ranks, o->arith,
            rt_comm_size(c->comm), rt_comm_size(c->comm) == 1 ? "" : "es", omp_get_max_threads(),
            omp_get_max_threads() == 1 ? "" : "s", rt_blas_description());
     if (s->l->note[0] != '\0')
@@ -296,7 +250,7 @@ rt_status rt_cli_run(rt_cli *c)
     s.result = o->has_out_dtype ? o->out_dtype : rt_arithmetic_result(arith);
     s.lse = s.result == RT_F64 ? RT_F64 : RT_F32;
     const int64_t widest = s.p->dim > s.p->dim_v ? s.p->dim : s.p->dim_v;
-    rt_status st = choose_layout(c, &in, &layout);
+    rt_status st = rt_cli_layout(c, s.p, &in, &layout);
     if (st == RT_OK)
         st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout, &plan);
     if (st == RT_OK) {

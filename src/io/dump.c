@@ -218,13 +218,11 @@ void rt_dump_close(rt_dump *d)
 const void *rt_dump_row(const rt_dump *d, rt_tensor_id t, int64_t b, int64_t pos, int64_t h)
 {
     const rt_view *v = d->views + (int64_t)t * d->spec.ranks;
-    int64_t slot = pos;
-    if (d->per_rank) {
-        const rt_layout_side *side = &d->layout.side[rt_dump_on_kv_side(t) ? RT_SIDE_KV : RT_SIDE_Q];
+    const rt_layout_side *side = &d->layout.side[rt_dump_on_kv_side(t) ? RT_SIDE_KV : RT_SIDE_Q];
+    int64_t row = d->per_rank ? rt_layout_row(side, pos) : rt_layout_global_row(side, pos);
+    if (d->per_rank)
         v += side->rank_of[pos];
-        slot = side->slot_of[pos];
-    }
-    int64_t at = b * v->stride[0] + slot * v->stride[1] + h * v->stride[2];
+    int64_t at = b * v->stride[0] + row * v->stride[1] + h * v->stride[2];
     return (const char *)v->data + at * (int64_t)rt_dtype_size(v->dtype);
 }
 

@@ -162,25 +162,36 @@ static rt_status permute_all(rt_dump_opener *o)
 
 /* ---- the layout ---- */
 
+/* Rows of q and k that the spec speaks of: tokens, and padding where it says how much. */
+static int64_t rows_wanted(const rt_spec *s, int side)
+{
+    const int64_t *padded = side ? s->padded_k : s->padded_q;
+    return padded ? padded[s->problem.documents] : side ? s->problem.seqlen_k : s->problem.seqlen_q;
+}
+
 /* The lengths of q and k over all files.  Comes before the layout is built, so that a wrong length in the
  * spec is an error of the spec and not an attempt to list its positions. */
 static rt_status check_lengths(const rt_dump_opener *o)
 {
-    const rt_problem *p = &o->d.spec.problem;
+    const rt_spec *s = &o->d.spec;
     for (int side = 0; side < 2; side++) {
         rt_tensor_id t = side ? RT_K : RT_Q;
-        int64_t total = 0, want = side ? p->seqlen_k : p->seqlen_q;
+        int64_t total = 0, want = rows_wanted(s, side);
         for (int64_t r = 0; r < file_ranks(o); r++) {
             if (__builtin_add_overflow(total, o->d.views[(int64_t)t * o->d.spec.ranks + r].shape[1],
                                        &total))
                 total = INT64_MAX;
         }
-        if (total != want)
+        if (total < want || (total > want && !s->positions)) /* a list may name rows that are padding */
             return rt_fail(o->ctx, RT_ERR_FORMAT,
-                           "%s: key \"%s\" is %" PRId64 ", but tensor '%s' has %" PRId64
+                           "%s: key \"%s\" %s %" PRId64 ", but tensor '%s' has %" PRId64
                            " tokens in %" PRId64 " file%s in order %s",
-                           o->where, side ? "seqlen_k" : "seqlen", want, o->d.spec.names[t], total,
-                           file_ranks(o), file_ranks(o) == 1 ? "" : "s", rt_order_name(o->d.spec.order));
+                           o->where,
+                           s->padded_q ? (side ? "cu_seqlens_k_padded" : "cu_seqlens_padded")
+                           : side      ? "seqlen_k"
+                                       : "seqlen",
+                           s->padded_q ? "ends with" : "is", want, o->d.spec.names[t], total, file_ranks(o),
+                           file_ranks(o) == 1 ? "" : "s", rt_order_name(o->d.spec.order));
     }
     return RT_OK;
 }
@@ -230,10 +241,13 @@ static rt_status build_from_positions(rt_dump_opener *o)
         const rt_view *v = &o->d.views[(int64_t)(side ? RT_K : RT_Q) * s->ranks];
         const char *name = side && s->positions_k ? s->positions_k : s->positions;
         n[side] = rt_alloc(o->ctx, s->ranks, sizeof **n);
-        pos[side] = rt_alloc(o->ctx, side ? s->problem.seqlen_k : s->problem.seqlen_q, sizeof **pos);
+        int64_t at = 0;
+        for (int32_t r = 0; r < s->ranks; r++)
+            at += v[r].shape[1]; /* checked by check_lengths not to overflow */
+        pos[side] = rt_alloc(o->ctx, at, sizeof **pos);
         if (!n[side] || !pos[side])
             goto free_lists;
-        int64_t at = 0;
+        at = 0;
         for (int32_t r = 0; r < s->ranks; r++) {
             n[side][r] = v[r].shape[1];
             st = read_positions(o, r, name, n[side][r], pos[side] + at);
@@ -259,10 +273,11 @@ free_lists:
 static rt_status build_layout(rt_dump_opener *o)
 {
     const rt_spec *s = &o->d.spec;
-    if (s->layout == RT_LAYOUT_POSITIONS)
+    if (s->positions)
         return build_from_positions(o);
     rt_context inner = {0};
-    rt_status st = rt_layout_create(&inner, &s->problem, s->layout, s->remainder, s->ranks, &o->d.layout);
+    const rt_layout_options how = {s->layout, s->remainder, s->padded_q, s->padded_k};
+    rt_status st = rt_layout_make(&inner, &s->problem, &how, s->ranks, &o->d.layout);
     if (st == RT_OK)
         return st;
     return rt_fail(o->ctx, st == RT_ERR_ARG ? RT_ERR_FORMAT : st, "%s: %s", o->where, inner.message);
@@ -276,11 +291,10 @@ static rt_status check_slots(const rt_dump_opener *o)
         rt_side side = rt_dump_on_kv_side((rt_tensor_id)t) ? RT_SIDE_KV : RT_SIDE_Q;
         for (int64_t r = 0; o->d.present[t] && r < file_ranks(o); r++) {
             int64_t got = o->d.views[(int64_t)t * s->ranks + r].shape[1];
-            int64_t want = o->d.per_rank ? rt_layout_count(&o->d.layout, side, (int32_t)r)
-                                         : o->d.layout.side[side].length;
+            int64_t want = o->d.per_rank ? o->d.layout.side[side].rows[r] : o->d.layout.side[side].padded;
             if (got == want)
                 continue;
-            if (!o->d.per_rank || s->layout == RT_LAYOUT_POSITIONS)
+            if (!o->d.per_rank || s->positions)
                 return rt_fail(o->ctx, RT_ERR_FORMAT,
                                "%s: tensor '%s' has %" PRId64 " tokens, expected are %" PRId64,
                                file_of(o, r, s->names[t])->path, s->names[t], got, want);
@@ -288,7 +302,7 @@ static rt_status check_slots(const rt_dump_opener *o)
                            "%s: tensor '%s' of rank %" PRId64 ": layout %s (remainder %s, ranks %" PRId32
                            ") gives %" PRId64 " slots, the file has %" PRId64
                            ". Hint: another \"remainder\", or \"layout\": {\"positions\": NAME}",
-                           file_of(o, r, s->names[t])->path, s->names[t], r, rt_layout_name(s->layout),
+                           file_of(o, r, s->names[t])->path, s->names[t], r, s->layout,
                            rt_remainder_name(s->remainder), s->ranks, want, got);
         }
     }

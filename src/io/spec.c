@@ -33,7 +33,7 @@ static rt_status check_keys(const reader *r, const char *const *known)
 {
     const char *key;
     json_t *value;
-    char list[320];
+    char list[480];
     size_t used = 0;
     for (const char *const *k = known; *k && used < sizeof list; k++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k == known ? "" : " ", *k);
@@ -135,10 +135,6 @@ static const char *base_name(int i)
 {
     return i ? "2" : "e";
 }
-static const char *layout_name(int i)
-{
-    return rt_layout_name((rt_layout_kind)i);
-}
 static const char *remainder_name(int i)
 {
     return rt_remainder_name((rt_remainder)i);
@@ -195,9 +191,10 @@ static rt_status read_boundaries(const reader *r, const char *key, int64_t lengt
     RT_TRY(get(r, key, OPTIONAL, &v));
     if (!v)
         return RT_OK;
-    char allowed[120];
-    (void)snprintf(allowed, sizeof allowed,
-                   "ascending integers from 0 to the length %" PRId64 ", two or more", length);
+    char allowed[120] = "ascending integers from 0, two or more";
+    if (length >= 0)
+        (void)snprintf(allowed, sizeof allowed,
+                       "ascending integers from 0 to the length %" PRId64 ", two or more", length);
     int64_t count = (int64_t)json_array_size(v);
     if (count < 2)
         return refuse(r, key, v, allowed);
@@ -212,7 +209,7 @@ static rt_status read_boundaries(const reader *r, const char *key, int64_t lengt
         good = json_is_integer(e) && cu[i] >= before && (i > 0 || cu[i] == 0);
         before = cu[i];
     }
-    if (!good || before != length) {
+    if (!good || (length >= 0 ? before != length : before > LENGTH_MAX)) {
         rt_free(cu);
         return refuse(r, key, v, allowed);
     }
@@ -328,15 +325,19 @@ static rt_status read_layout(const reader *r, rt_spec *s)
     if (!v)
         return RT_OK;
     if (!json_is_object(v)) {
-        int kind = 0;
-        RT_TRY(read_name(r, "layout", OPTIONAL, layout_name, RT_LAYOUT_STRIPED + 1,
-                         "contiguous zigzag striped, or {\"positions\": NAME OF AN INTEGER TENSOR}",
-                         &kind));
-        s->layout = (rt_layout_kind)kind;
+        const char *name = json_is_string(v) ? json_string_value(v) : "";
+        rt_context inner = {0};
+        if (strcmp(name, "positions") == 0 || strncmp(name, "positions:", 10) == 0)
+            return refuse(r, "layout", v, "{\"positions\": NAME OF AN INTEGER TENSOR}");
+        if (rt_layout_check_name(&inner, name) != RT_OK)
+            return rt_fail(r->ctx, RT_ERR_FORMAT,
+                           "%s: key \"layout\" is %s: %s, or {\"positions\": NAME OF AN INTEGER TENSOR}",
+                           r->where, rt_json_excerpt(v).text, inner.message);
+        memcpy(s->layout, name, strlen(name) + 1);
         return RT_OK;
     }
     RT_TRY(open_object(r, "layout", v, "layout.", known, &l));
-    s->layout = RT_LAYOUT_POSITIONS;
+    memcpy(s->layout, "positions", sizeof "positions");
     json_t *pos, *pos_k;
     RT_TRY(get(&l, "positions", REQUIRED, &pos));
     RT_TRY(read_text(&l, "positions", pos, &s->positions));
@@ -348,6 +349,49 @@ static rt_status read_layout(const reader *r, rt_spec *s)
                        "%s: key \"layout.positions_k\" is missing: one list cannot serve seqlen %" PRId64
                        " and seqlen_k %" PRId64,
                        r->where, s->problem.seqlen_q, s->problem.seqlen_k);
+    return RT_OK;
+}
+
+/* The offsets of the documents in padded tensors: theirs, or those of the queries for both sides. */
+static rt_status read_padding(const reader *r, rt_spec *s)
+{
+    static const char *const keys[2] = {"cu_seqlens_padded", "cu_seqlens_k_padded"};
+    const rt_problem *p = &s->problem;
+    int64_t *lists[2] = {NULL, NULL};
+    rt_status st = RT_OK;
+    for (int side = 0; side < 2 && st == RT_OK; side++) {
+        const bool own = json_object_get(r->object, keys[side]) != NULL;
+        int64_t n = -1;
+        rt_context inner = {0};
+        if (own)
+            st = read_boundaries(r, keys[side], -1, &lists[side], &n);
+        else if (side == 1 && lists[0] && json_object_get(r->object, "cu_seqlens_k"))
+            st = rt_fail(r->ctx, RT_ERR_FORMAT, "%s: key \"%s\" is missing: the keys have cu_seqlens_k",
+                         r->where, keys[1]);
+        else if (side == 1 && lists[0] &&
+                 !(lists[1] = rt_spec_list_copy(r->ctx, lists[0], p->documents + 1)))
+            st = RT_ERR_NOMEM;
+        if (st == RT_OK && side == 1 && own && !lists[0])
+            st = rt_fail(r->ctx, RT_ERR_FORMAT, "%s: key \"%s\" is given without \"%s\"", r->where, keys[1],
+                         keys[0]);
+        if (st == RT_OK && own && n != p->documents)
+            st = refuse(r, keys[side], json_object_get(r->object, keys[side]),
+                        "as many offsets as cu_seqlens has boundaries");
+        if (st == RT_OK && lists[side] &&
+            rt_layout_check_padding(&inner, p, (rt_side)side, lists[side]) != RT_OK)
+            st = rt_fail(r->ctx, RT_ERR_FORMAT, "%s: %s", r->where, inner.message);
+    }
+    if (st == RT_OK && lists[0] && s->positions)
+        st = rt_fail(r->ctx, RT_ERR_FORMAT,
+                     "%s: key \"%s\" has no place beside a position list, which says -1 for padding",
+                     r->where, keys[0]);
+    if (st != RT_OK) {
+        rt_free(lists[0]);
+        rt_free(lists[1]);
+        return st;
+    }
+    s->padded_q = lists[0];
+    s->padded_k = lists[1];
     return RT_OK;
 }
 
@@ -432,11 +476,30 @@ static rt_status read_arithmetic(const reader *r, rt_declared *d)
 
 static rt_status read_spec(const reader *r, rt_spec *s)
 {
-    static const char *const known[] = {
-        "ringtrue",  "comment",   "batch",      "seqlen",     "seqlen_k",     "heads",
-        "kv_heads",  "dim",       "dim_v",      "scale",      "mask",         "order",
-        "lse",       "tensors",   "ranks",      "cu_seqlens", "cu_seqlens_k", "layout",
-        "remainder", "algorithm", "arithmetic", NULL};
+    static const char *const known[] = {"ringtrue",
+                                        "comment",
+                                        "batch",
+                                        "seqlen",
+                                        "seqlen_k",
+                                        "heads",
+                                        "kv_heads",
+                                        "dim",
+                                        "dim_v",
+                                        "scale",
+                                        "mask",
+                                        "order",
+                                        "lse",
+                                        "tensors",
+                                        "ranks",
+                                        "cu_seqlens",
+                                        "cu_seqlens_k",
+                                        "layout",
+                                        "remainder",
+                                        "algorithm",
+                                        "arithmetic",
+                                        "cu_seqlens_padded",
+                                        "cu_seqlens_k_padded",
+                                        NULL};
     int64_t version = 0, ranks = 1;
     int choice = 0;
     RT_TRY(check_keys(r, known));
@@ -452,6 +515,7 @@ static rt_status read_spec(const reader *r, rt_spec *s)
     RT_TRY(read_int(r, "ranks", OPTIONAL, 1, RANKS_MAX, &ranks));
     s->ranks = (int32_t)ranks;
     RT_TRY(read_layout(r, s));
+    RT_TRY(read_padding(r, s));
     choice = RT_REMAINDER_SPREAD;
     RT_TRY(read_name(r, "remainder", OPTIONAL, remainder_name, RT_REMAINDER_REFUSE + 1,
                      "spread ceil last refuse", &choice));

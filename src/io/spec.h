@@ -7,6 +7,9 @@
 /* Everything that a spec leaves to defaults; the problem stays empty. */
 rt_status rt_spec_defaults(rt_context *ctx, rt_dtype input, rt_spec *out) RT_NODISCARD;
 
+/* A copy of n numbers, NULL when memory is out. */
+int64_t *rt_spec_list_copy(rt_context *ctx, const int64_t *from, int64_t n) RT_NODISCARD;
+
 /* The keys of "arithmetic" that are dtypes, with their bit of rt_declared.assumed. */
 #define RT_SPEC_DTYPE_KEYS 5
 typedef struct {

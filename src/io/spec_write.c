@@ -38,6 +38,7 @@ rt_status rt_spec_defaults(rt_context *ctx, rt_dtype input, rt_spec *out)
     rt_spec s = {0};
     s.ranks = 1;
     memcpy(s.algorithm, "single", sizeof "single");
+    memcpy(s.layout, "contiguous", sizeof "contiguous");
     rt_declared_init(&s.declared, input);
     for (int i = 0; i < RT_TENSOR_COUNT; i++) {
         s.names[i] = rt_text_copy(ctx, rt_tensor_name((rt_tensor_id)i));
@@ -62,6 +63,14 @@ rt_status rt_spec_init(rt_context *ctx, const rt_problem *p, rt_dtype input, rt_
     return st;
 }
 
+int64_t *rt_spec_list_copy(rt_context *ctx, const int64_t *from, int64_t n)
+{
+    int64_t *copy = rt_alloc(ctx, n, sizeof *copy);
+    if (copy)
+        memcpy(copy, from, (size_t)n * sizeof *copy);
+    return copy;
+}
+
 rt_status rt_spec_copy(rt_context *ctx, const rt_spec *from, rt_spec *to)
 {
     rt_spec s = *from;
@@ -69,6 +78,8 @@ rt_status rt_spec_copy(rt_context *ctx, const rt_spec *from, rt_spec *to)
     memset(s.names, 0, sizeof s.names);
     s.positions = NULL;
     s.positions_k = NULL;
+    s.padded_q = NULL;
+    s.padded_k = NULL;
     rt_status st = rt_problem_copy(ctx, &from->problem, &s.problem);
     if (st != RT_OK)
         goto reset;
@@ -80,6 +91,12 @@ rt_status rt_spec_copy(rt_context *ctx, const rt_spec *from, rt_spec *to)
     if (from->positions && !(s.positions = rt_text_copy(ctx, from->positions)))
         goto reset;
     if (from->positions_k && !(s.positions_k = rt_text_copy(ctx, from->positions_k)))
+        goto reset;
+    if (from->padded_q &&
+        !(s.padded_q = rt_spec_list_copy(ctx, from->padded_q, from->problem.documents + 1)))
+        goto reset;
+    if (from->padded_k &&
+        !(s.padded_k = rt_spec_list_copy(ctx, from->padded_k, from->problem.documents + 1)))
         goto reset;
     *to = s;
     return RT_OK;
@@ -97,6 +114,8 @@ void rt_spec_reset(rt_spec *s)
         rt_free(s->names[i]);
     rt_free(s->positions);
     rt_free(s->positions_k);
+    rt_free(s->padded_q);
+    rt_free(s->padded_k);
     memset(s, 0, sizeof *s);
 }
 
@@ -158,13 +177,17 @@ static int write_files(json_t *o, const rt_spec *s)
                json_pack("{s:s, s:s}", "shape", rt_lse_shape_name(s->lse_shape), "base",
                          s->lse_base2 ? "2" : "e"));
     bad |= set(o, "ranks", json_integer(s->ranks));
-    if (s->layout == RT_LAYOUT_POSITIONS) {
-        json_t *l = json_pack("{s:s}", "positions", s->positions ? s->positions : "");
+    if (s->positions) {
+        json_t *l = json_pack("{s:s}", "positions", s->positions);
         if (l && s->positions_k)
             bad |= set(l, "positions_k", json_string(s->positions_k));
         bad |= set(o, "layout", l);
     } else {
-        bad |= set(o, "layout", json_string(rt_layout_name(s->layout)));
+        bad |= set(o, "layout", json_string(s->layout));
+    }
+    if (s->padded_q) {
+        bad |= set(o, "cu_seqlens_padded", list_make(s->padded_q, s->problem.documents + 1));
+        bad |= set(o, "cu_seqlens_k_padded", list_make(s->padded_k, s->problem.documents + 1));
     }
     bad |= set(o, "remainder", json_string(rt_remainder_name(s->remainder)));
     bad |= set(o, "algorithm", json_string(s->algorithm));

@@ -1,8 +1,9 @@
 /* The list of planners, and plans as objects. */
 #include "plan/build.h"
 
+#include "base/parameters.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *rt_payload_name(rt_payload p)
@@ -48,58 +49,11 @@ static rt_status layout_matches(rt_context *ctx, const rt_problem *p, const rt_l
                    (long long)p->seqlen_q, (long long)p->seqlen_k);
 }
 
-/* Every key of "key=value,key=value" is one of the planner's. */
-static rt_status parameters_check(rt_context *ctx, const rt_planner *planner, const char *text)
-{
-    while (*text != '\0') {
-        const size_t item = strcspn(text, ","), key = strcspn(text, "=,");
-        char known[512] = "";
-        bool found = false;
-        for (const rt_plan_parameter *each = planner->parameters; each != NULL && each->key != NULL;
-             each++) {
-            found = found || (strlen(each->key) == key && strncmp(each->key, text, key) == 0);
-            const size_t used = strlen(known);
-            (void)snprintf(known + used, sizeof known - used, "%s%s=(%s)", used > 0 ? ", " : "", each->key,
-                           each->values);
-        }
-        if (!found || key == item)
-            return rt_fail(ctx, RT_ERR_ARG, "plan %s: parameter \"%.*s\" is unknown; it takes %s",
-                           planner->name, (int)item, text, known[0] != '\0' ? known : "none");
-        text += item;
-        text += *text == ',';
-    }
-    return RT_OK;
-}
-
-/* The value of a key, in `value`; "" if it is not given. */
-static void parameter_find(const rt_plan_options *o, const char *key, char *value, size_t size)
-{
-    const char *text = o != NULL && o->parameters != NULL ? o->parameters : "";
-    value[0] = '\0';
-    while (*text != '\0') {
-        const size_t item = strcspn(text, ","), n = strcspn(text, "=,");
-        if (strlen(key) == n && strncmp(key, text, n) == 0 && n < item)
-            (void)snprintf(value, size, "%.*s", (int)(item - n - 1), text + n + 1);
-        text += item;
-        text += *text == ',';
-    }
-}
-
 rt_status rt_plan_option_number(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t least,
                                 int64_t most, int64_t otherwise, int64_t *out)
 {
-    char value[64], *end = value;
-    parameter_find(o, key, value, sizeof value);
-    *out = otherwise;
-    if (value[0] == '\0')
-        return RT_OK;
-    const long long n = strtoll(value, &end, 10);
-    if (end == value || *end != '\0' || n < least || n > most)
-        return rt_fail(ctx, RT_ERR_ARG,
-                       "plan parameter %s is \"%s\"; a number from %lld to %lld is allowed", key, value,
-                       (long long)least, (long long)most);
-    *out = n;
-    return RT_OK;
+    return rt_parameters_number(ctx, "plan", o != NULL ? o->parameters : NULL, key, least, most, otherwise,
+                                out);
 }
 
 rt_status rt_plan_option_divisor(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t total,
@@ -128,20 +82,7 @@ rt_status rt_plan_option_divisor(rt_context *ctx, const rt_plan_options *o, cons
 rt_status rt_plan_option_choice(rt_context *ctx, const rt_plan_options *o, const char *key,
                                 const char *const *names, int otherwise, int *out)
 {
-    char value[64], known[256] = "";
-    parameter_find(o, key, value, sizeof value);
-    *out = otherwise;
-    if (value[0] == '\0')
-        return RT_OK;
-    for (int i = 0; names[i] != NULL; i++) {
-        if (strcmp(names[i], value) == 0) {
-            *out = i;
-            return RT_OK;
-        }
-        size_t used = strlen(known);
-        (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", names[i]);
-    }
-    return rt_fail(ctx, RT_ERR_ARG, "plan parameter %s is \"%s\"; it is one of %s", key, value, known);
+    return rt_parameters_choice(ctx, "plan", o != NULL ? o->parameters : NULL, key, names, otherwise, out);
 }
 
 rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p, const rt_layout *l,
@@ -156,7 +97,9 @@ rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p,
                        sizeof out->name - 1);
     for (const rt_planner *each = rt_planners(); each->name != NULL; each++) {
         if (strlen(each->name) == n && strncmp(each->name, name, n) == 0) {
-            RT_TRY(parameters_check(ctx, each, options.parameters));
+            char what[96];
+            (void)snprintf(what, sizeof what, "plan %s", each->name);
+            RT_TRY(rt_parameters_check(ctx, what, each->parameters, options.parameters));
             RT_TRY(each->make(ctx, p, l, &options, out));
             (void)snprintf(out->name, sizeof out->name, "%s", name);
             return RT_OK;

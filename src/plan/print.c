@@ -98,8 +98,8 @@ static void text_rows(FILE *f, const rt_pass *pass, bool backward)
 static void text_head(FILE *f, const rt_plan *plan, const rt_problem *p, const rt_layout *l)
 {
     char mask[RT_MASK_TEXT];
-    fprintf(f, "# plan %s, layout %s, remainder %s, %d ranks\n", plan->name,
-            text_or(rt_layout_name(l->kind)), text_or(rt_remainder_name(l->remainder)), (int)plan->ranks);
+    fprintf(f, "# plan %s, layout %s, remainder %s, %d ranks\n", plan->name, l->name,
+            text_or(rt_remainder_name(l->remainder)), (int)plan->ranks);
     if (l->note[0] != '\0')
         fprintf(f, "# note: %s\n", l->note);
     fprintf(f, "# batch %lld, Sq %lld, Sk %lld, heads %lld/%lld, dim %lld/%lld, mask %s, documents %lld\n",
@@ -246,8 +246,8 @@ rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, cons
             "{\"schema\": 1, \"kind\": \"plan\", \"planner\": \"%s\", \"layout\": \"%s\", \"remainder\": "
             "\"%s\", "
             "\"ranks\": %d, \"note\": \"%s\", \"verified\": %s,\n",
-            plan->name, text_or(rt_layout_name(l->kind)), text_or(rt_remainder_name(l->remainder)),
-            (int)plan->ranks, l->note, o->verified ? "true" : "false");
+            plan->name, l->name, text_or(rt_remainder_name(l->remainder)), (int)plan->ranks, l->note,
+            o->verified ? "true" : "false");
     fprintf(
         f,
         "  \"problem\": {\"batch\": %lld, \"seqlen\": %lld, \"seqlen_k\": %lld, \"heads\": %lld, "

@@ -10,8 +10,8 @@ static void head(const rt_plan_picture *s, bool verified)
 {
     char mask[RT_MASK_TEXT];
     const rt_problem *p = s->p;
-    rt_svg_text(s->f, MARGIN, 32, "t", "%s, %s layout, %d rank%s", s->plan->name,
-                rt_layout_name(s->l->kind), (int)s->plan->ranks, s->plan->ranks == 1 ? "" : "s");
+    rt_svg_text(s->f, MARGIN, 32, "t", "%s, %s layout, %d rank%s", s->plan->name, s->l->name,
+                (int)s->plan->ranks, s->plan->ranks == 1 ? "" : "s");
     rt_svg_text(s->f, MARGIN, 50, "g",
                 "B %lld, Sq %lld, Sk %lld, heads %lld/%lld, D %lld/%lld, mask %s%s%s", (long long)p->batch,
                 (long long)p->seqlen_q, (long long)p->seqlen_k, (long long)p->heads_q,
@@ -116,8 +116,8 @@ static rt_status page(const rt_plan_picture *s, bool verified)
     for (int pass = 0; pass < 2; pass++)
         width = z[pass].width + 2 * MARGIN > width ? z[pass].width + 2 * MARGIN : width;
     const double height = top + z[0].height + 30 + z[1].height + MARGIN;
-    char title[160];
-    (void)snprintf(title, sizeof title, "%s, %s, %d ranks", s->plan->name, rt_layout_name(s->l->kind),
+    char title[200];
+    (void)snprintf(title, sizeof title, "%s, %.60s, %d ranks", s->plan->name, s->l->name,
                    (int)s->plan->ranks);
     rt_svg_begin(s->f, width, height, title);
     head(s, verified);

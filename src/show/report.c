@@ -174,8 +174,8 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
 {
     fprintf(f, "# ringtrue %s  check %s\n", RT_VERSION, r->name);
     rt_show_problem(f, &r->spec->problem);
-    fprintf(f, "# layout    %s, P %d, remainder %s;  algorithm %s\n", rt_layout_name(r->layout->kind),
-            r->layout->ranks, rt_remainder_name(r->layout->remainder), r->plan->name);
+    fprintf(f, "# layout    %s, P %d, remainder %s;  algorithm %s\n", r->layout->name, r->layout->ranks,
+            rt_remainder_name(r->layout->remainder), r->plan->name);
     if (r->layout->note[0] != '\0')
         fprintf(f, "# note      %s\n", r->layout->note);
     rt_show_declared(f, r->declared);
