@@ -84,6 +84,9 @@ set(RT_SOURCES
   src/run/comm.c
   src/run/buffers.c
   src/run/scores.c
+  src/run/trace.c
+  src/run/exchange.c
+  src/run/collective.c
   src/run/run.c
   # judge
   src/judge/budget.c
@@ -130,6 +133,7 @@ set(RT_CLI_SOURCES
   src/show/plan_svg.c
   src/show/plan_svg_map.c
   src/show/plan_svg_steps.c
+  src/show/trace_file.c
 )
 
 # Files compiled for one instruction set; what is in them runs only where the processor has it.

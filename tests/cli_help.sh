@@ -23,7 +23,7 @@ LC_ALL=C sort -u ./*.flags >all.flags
 # No flag is hidden from every verb's help.
 for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary \
-    forward-only svg output force quiet help; do
+    forward-only svg trace transport output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done
 
@@ -41,6 +41,7 @@ value_of() { # a good value of a flag
     declare) echo exp=1e-7 ;;
     sample) echo keys ;;
     truth) echo f64 ;;
+    transport) echo p2p ;;
     *) echo 3 ;;
     esac
 }

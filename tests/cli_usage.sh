@@ -67,7 +67,7 @@ usage 'needs seqlen divisible by 6, but it is 16' run in --layout zigzag --ranks
 # What a verb needs, and what it cannot use.
 usage 'gen needs -o FOLDER' gen
 usage 'gen needs -o FOLDER and no other argument, not in' gen in -o x
-usage 'run needs -o FOLDER or --fingerprint' run in
+usage 'run needs -o FOLDER, --fingerprint or --trace FILE' run in
 for verb in run check info; do
     case $verb in
     run) set -- run -o x ;;

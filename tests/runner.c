@@ -340,6 +340,15 @@ rt_status t_plan_create(rt_context *ctx, const rt_problem *p, const rt_layout *l
     return RT_OK;
 }
 
+static rt_transport run_transport;
+static rt_trace *run_trace;
+
+void t_run_with(rt_transport transport, rt_trace *trace)
+{
+    run_transport = transport;
+    run_trace = trace;
+}
+
 rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how *how, bool backward,
                        rt_run_stats *stats)
 {
@@ -358,7 +367,12 @@ rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how
         goto reset_layout;
     const int threads = omp_get_max_threads();
     omp_set_num_threads(how->threads > 0 ? how->threads : 1);
-    const rt_run_io io = {.load = load, .store = store, .arg = t, .backward = backward};
+    const rt_run_io io = {.load = load,
+                          .store = store,
+                          .arg = t,
+                          .backward = backward,
+                          .transport = run_transport,
+                          .trace = run_trace};
     st = rt_run(ctx, comm != NULL ? comm : alone, t->p, &l, &plan, rt_arithmetic_find("f64"), &io, stats);
     omp_set_num_threads(threads);
     rt_plan_reset(&plan);

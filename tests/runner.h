@@ -52,6 +52,8 @@ rt_status t_plan_create(rt_context *ctx, const rt_problem *p, const rt_layout *l
  */
 rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how *how, bool backward,
                        rt_run_stats *stats) RT_NODISCARD;
+/* How the runs that follow send their messages, and where they are recorded (NULL: nowhere). */
+void t_run_with(rt_transport transport, rt_trace *trace);
 /* The same, alone, which must succeed and store every row of every result exactly once. */
 void t_run(t_tensors *t, const t_how *how);
 

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "arithmetic/ops.h"
+#include "run/comm.h"
 
 static rt_comm *job; /* of all processes; made once, since MPI starts once */
 static int32_t size, rank;
@@ -117,6 +118,105 @@ static void any_number_of_processes_gives_the_same_bits(void **state)
                                x == 0 && y == 0 ? 1 + rank % 2 : 1};
             same_bits(&problems[x], &how, x < 3);
         }
+}
+
+/* The same bits whichever way the messages take, and in however many pieces. */
+static void every_transport_gives_the_same_bits(void **state)
+{
+    (void)state;
+    const rt_problem p = t_problem(1, 41, 41, 4, 2, 8, 6, RT_MASK_CAUSAL);
+    const char *const plans[] = {"ring", "single", "split", "pass-q"};
+    const int64_t pieces[] = {RT_COMM_PIECE, 1000, 24};
+    for (int y = 0; y < 4; y++)
+        for (int32_t ranks = size; ranks <= size + 3; ranks += 3)
+            for (int t = 0; t < 3; t++)
+                for (int k = 0; k < 3; k++) {
+                    const t_how how = {RT_LAYOUT_POSITIONS, ranks, plans[y], 1};
+                    t_run_with((rt_transport)t, NULL);
+                    job->piece = pieces[k];
+                    same_bits(&p, &how, false);
+                }
+    job->piece = RT_COMM_PIECE;
+    t_run_with(RT_TRANSPORT_AUTO, NULL);
+}
+
+/* Which way: what is forced; by itself, all-to-all for a step of messages between all ranks, all-gather where
+ * each of them sends the same to all. */
+static void statistics_say_which_way_messages_took(void **state)
+{
+    (void)state;
+    const rt_problem p = t_problem(1, 40, 40, 2, 2, 4, 4, RT_MASK_FULL);
+    t_tensors t;
+    t_tensors_create(&p, &t);
+    t_fill(&t, RT_FAMILY_GAUSSIAN, 3);
+    for (int y = 0; y < 3; y++) {
+        rt_context ctx = {0};
+        rt_run_stats stats = {0};
+        const t_how how = {RT_LAYOUT_CONTIGUOUS, 5, "pass-q", 1};
+        t_run_with((rt_transport)y, NULL);
+        const rt_status st = t_run_status(&ctx, job, &t, &how, true, &stats);
+        /* each pass: queries go out beside tiles, and results come home in a step of their own */
+        const int64_t want[3][3] = {{2, 2, 0}, {4, 0, 0}, {0, 2, 2}};
+        bool ok = st == RT_OK && stats.comm_seconds >= 0 && stats.hidden_seconds >= 0 &&
+                  stats.hidden_seconds <= stats.comm_seconds && stats.compute_seconds > 0;
+        for (int w = 0; w < 3; w++)
+            ok = ok && stats.steps[w] == (size > 1 ? want[y][w] : 0);
+        assert_everywhere(ok, rt_transport_name((rt_transport)y));
+    }
+    t_run_with(RT_TRANSPORT_AUTO, NULL);
+    t_tensors_free(&t);
+}
+
+/* An event for each tile of this process and each message, in an order that makes sense: messages are posted
+ * before the first tile of their step begins and have come before anything lands. */
+static void the_trace_shows_messages_before_tiles(void **state)
+{
+    (void)state;
+    const rt_problem p = t_problem(1, 60, 60, 2, 2, 8, 8, RT_MASK_FULL);
+    t_tensors t;
+    t_tensors_create(&p, &t);
+    t_fill(&t, RT_FAMILY_GAUSSIAN, 3);
+    rt_trace trace = {0}, all = {0};
+    rt_context ctx = {0};
+    rt_run_stats stats = {0};
+    const t_how how = {RT_LAYOUT_CONTIGUOUS, 6, "ring", 1};
+    t_run_with(RT_TRANSPORT_AUTO, &trace);
+    bool ok = t_run_status(&ctx, job, &t, &how, true, &stats) == RT_OK;
+    t_run_with(RT_TRANSPORT_AUTO, NULL);
+    int64_t count[RT_EVENT_COUNT] = {0}, bytes = 0, step_bytes = 0;
+    double posted = 0, landed = 0;
+    for (int64_t i = 0; i < trace.count && ok; i++) {
+        const rt_event *e = &trace.events[i];
+        count[e->kind]++;
+        ok = e->process == rank && 0 <= e->begin && e->begin <= e->end && e->end <= stats.seconds;
+        bytes += e->kind == RT_EVENT_SEND ? e->bytes : 0;
+        step_bytes += e->kind == RT_EVENT_STEP ? e->bytes : 0;
+        if (e->kind == RT_EVENT_POST)
+            posted = e->end;
+        if (e->kind == RT_EVENT_TILE)
+            ok = ok && e->begin >= posted && e->begin >= landed && e->pairs == 2 * 100;
+        if (e->kind == RT_EVENT_LAND)
+            landed = e->end;
+        if (e->kind == RT_EVENT_RECEIVE || e->kind == RT_EVENT_SEND)
+            ok = ok && e->begin <= posted && e->end >= landed && e->index >= 0;
+    }
+    uint64_t words[3] = {(uint64_t)count[RT_EVENT_TILE], (uint64_t)count[RT_EVENT_SEND],
+                         (uint64_t)count[RT_EVENT_RECEIVE]};
+    ok = rt_comm_sum_words(&ctx, job, words, 3) == RT_OK && ok;
+    ok = ok && words[0] == 72 && words[1] == words[2] && count[RT_EVENT_STEP] == 13;
+    /* every process sends what its last rank passes on: 5 shards, then 5 again with 6 gradients */
+    ok = ok && words[1] == (size > 1 ? (uint64_t)(5 + 5 + 6) * (uint64_t)size : 0);
+    ok = ok && (uint64_t)bytes == stats.bytes_sent && (uint64_t)step_bytes == stats.bytes_sent;
+    ok = rt_trace_gather(&ctx, job, &trace, &all) == RT_OK && ok;
+    uint64_t n = (uint64_t)trace.count;
+    ok = rt_comm_sum_words(&ctx, job, &n, 1) == RT_OK && ok;
+    ok = ok && (uint64_t)all.count == (rank == 0 ? n : 0);
+    for (int64_t i = 1; i < all.count; i++)
+        ok = ok && all.events[i - 1].process <= all.events[i].process;
+    rt_trace_reset(&trace);
+    rt_trace_reset(&all);
+    t_tensors_free(&t);
+    assert_everywhere(ok, "trace");
 }
 
 static void different_problems_are_refused_by_all(void **state)
@@ -301,6 +401,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_processes_gives_the_same_bits),
+        cmocka_unit_test(every_transport_gives_the_same_bits),
+        cmocka_unit_test(statistics_say_which_way_messages_took),
+        cmocka_unit_test(the_trace_shows_messages_before_tiles),
         cmocka_unit_test(different_problems_are_refused_by_all),
         cmocka_unit_test(different_layouts_plans_and_directions_are_refused_by_all),
         cmocka_unit_test(more_processes_than_ranks_is_refused_by_all),

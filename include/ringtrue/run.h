@@ -36,6 +36,53 @@ rt_status rt_comm_broadcast(rt_context *ctx, rt_comm *c, void *data, int64_t byt
 /** Which process runs plan rank r of P: floor(r N / P), so that N <= P processes hold consecutive ranks. */
 int32_t rt_comm_owner(const rt_comm *c, int32_t rank, int32_t ranks);
 
+/** How messages between processes travel.  The bits are the same. */
+typedef enum {
+    RT_TRANSPORT_AUTO = 0,  /**< what serves the step: see rt_run_stats.steps */
+    RT_TRANSPORT_P2P,       /**< every message by itself */
+    RT_TRANSPORT_COLLECTIVE /**< all messages of a step in one collective operation */
+} rt_transport;
+
+const char *rt_transport_name(rt_transport t); /**< auto p2p collective */
+bool rt_transport_parse(const char *name, rt_transport *out);
+
+/** What happened when in a run. */
+typedef enum {
+    RT_EVENT_STEP = 0, /**< a step of this process; bytes and messages that it sent */
+    RT_EVENT_POST,     /**< its messages are handed to MPI */
+    RT_EVENT_TILE,     /**< a tile of plan rank `rank`; index is its number in the pass */
+    RT_EVENT_WAIT,     /**< nothing is left to compute and messages are awaited */
+    RT_EVENT_LAND,     /**< what has come is put, added or joined */
+    RT_EVENT_SEND, /**< move `index` of the pass from `rank` to `peer`, from its posting to its completion */
+    RT_EVENT_RECEIVE, /**< the same at the receiver: `rank` receives from `peer` */
+    RT_EVENT_COUNT
+} rt_event_kind;
+
+typedef struct {
+    rt_event_kind kind;
+    int32_t process;
+    bool backward;
+    int32_t rank, peer; /**< plan ranks; -1: none */
+    rt_payload payload; /**< of a move */
+    int64_t step, index;
+    /** pairs: visible pairs of a tile, over its heads and the batch.  A collective operation is a SEND with index
+     *  -1 and the bytes that this process gave to it; the moves in it then have messages 0. */
+    int64_t bytes, messages, pairs;
+    double begin,
+        end; /**< seconds since all processes agreed to start; the end of a message is seen when progress
+                          is made: between the blocks of a tile, or while waiting */
+} rt_event;
+
+/** Events in the order in which they ended; zero is empty. */
+typedef struct {
+    rt_event *events; /**< rt_alloc */
+    int64_t count, capacity;
+} rt_trace;
+
+void rt_trace_reset(rt_trace *t);
+/** The events of all processes on process 0, process by process (elsewhere *out is empty).  Collective. */
+rt_status rt_trace_gather(rt_context *ctx, rt_comm *c, const rt_trace *mine, rt_trace *out) RT_NODISCARD;
+
 /** Where a run takes its inputs and puts its results.  A row is all dims of (tensor, batch, original position, head);
  *  calls to store come for the ranks of this process only, from one thread.  load may be asked for any row, by several
  *  threads at once: exact reads again what it must compute again. */
@@ -51,13 +98,27 @@ typedef struct {
     /** formats that out, dq, dk, dv and lse are meant for: `exact` rounds to them, once; f64 gives binary64
      *  whatever they are */
     rt_dtype result, lse_result;
+    rt_transport transport;
+    rt_trace *trace; /**< NULL, or where to record (empty before) */
 } rt_run_io;
 
+/** Of this process. */
 typedef struct {
-    double seconds;      /**< wall time of the passes */
-    double wait_seconds; /**< of which spent waiting for messages with nothing to compute */
-    uint64_t bytes_sent; /**< by this process to others */
-    uint64_t messages;
+    double seconds; /**< wall time of the passes */
+    double
+        compute_seconds; /**< of which in tiles, without the progress made on messages between their blocks */
+    double wait_seconds; /**< of which waiting for messages with nothing to compute */
+    /** Communication, summed over the steps: from the first posting to the last completion.  The part that is hidden
+     *  is what is left when the time spent on posting, on progress and on waiting is taken off: the process
+     *  computed meanwhile.  Measured; a completion is seen when progress is made. */
+    double comm_seconds, hidden_seconds;
+    uint64_t bytes_sent; /**< to other processes */
+    uint64_t
+        messages; /**< to other processes: sends, or for a collective operation the processes that got something */
+    /** Steps with messages between processes: [0] point to point, [1] MPI_Ialltoallw, [2] MPI_Iallgatherv.  AUTO
+     *  takes a collective operation for a step without tiles in which at least three quarters of all pairs of
+     *  ranks, and of processes, exchange something: allgatherv where each sends the same to all, else alltoallw. */
+    int64_t steps[3];
     /** of this process's elements; zero unless the arithmetic is exact */
     rt_certificate certificate[RT_RESULT_COUNT];
     /** products that exact took from the BLAS, and how many a checksum found wrong (computed again) */

@@ -73,8 +73,12 @@ static const struct {
     {"peer", 1042, NULL, BENCH,
      "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
     {"svg", 1060, "FILE", PLAN, "draw the plan: mask by rank, who computes what when, messages as arrows"},
+    {"trace", 1061, "FILE", RUN,
+     "what happened when, for ui.perfetto.dev: tiles, waits, messages of all processes"},
+    {"transport", 1062, "NAME", RUN,
+     "auto (default), p2p, collective: how messages travel; the bits are the same"},
     {"output", 'o', "FOLDER", GEN | RUN, "where the dump goes; appears complete or not at all"},
-    {"force", 1030, NULL, GEN | RUN | PLAN, "replace an existing output"},
+    {"force", 1030, NULL, GEN | RUN | PLAN, "replace what exists: the output folder, picture or trace"},
     {"quiet", 'q', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "no progress on the terminal"},
     {"help", 'h', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "this text"},
 };
@@ -87,7 +91,7 @@ static const struct {
 } verbs[] = {
     {"gen", "ringtrue gen [flags] -o FOLDER",
      "Make inputs from a seed; the same numbers for any layout and P.", GEN},
-    {"run", "[mpirun -n N] ringtrue run DUMP [flags] (-o FOLDER | --fingerprint)",
+    {"run", "[mpirun -n N] ringtrue run DUMP [flags] (-o FOLDER | --fingerprint | --trace FILE)",
      "Run a plan on the inputs of a dump: P ranks in one process or over N <= P.", RUN},
     {"plan", "ringtrue plan [DUMP] [flags]", "Print steps, tiles, moves and counters of a plan.", PLAN},
     {"check", "[mpirun -n N] ringtrue check DUMP.. [flags]",
@@ -382,6 +386,11 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     case 1060:
         o->svg = v;
         return RT_OK;
+    case 1061:
+        o->trace = v;
+        return RT_OK;
+    case 1062:
+        return rt_transport_parse(v, &o->transport) ? RT_OK : unknown(ctx, name, v, "auto p2p collective");
     case 'o':
         o->output = v;
         return RT_OK;

@@ -24,7 +24,8 @@ typedef struct {
     int64_t n_padded_q, n_padded_k;
     bool unpadded; /* --cu-seqlens-padded none */
     const char *scale;
-    const char *plan, *layout, *arith, *spec, *output, *remainder, *svg;
+    const char *plan, *layout, *arith, *spec, *output, *remainder, *svg, *trace;
+    rt_transport transport;
     const char *declare[RT_MAX_DECLARATIONS];
     int64_t n_declare;
     double delta, budget; /* budget: seconds */

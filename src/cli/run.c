@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "io/text_file.h"
 #include "show/report.h"
+#include "show/trace_file.h"
 
 static const rt_tensor_id inputs[] = {RT_Q, RT_K, RT_V, RT_DOUT};
 enum { MAX_TENSORS = RT_TENSOR_COUNT + 2 };
@@ -186,6 +188,13 @@ rt_status rt_cli_total_certificates(rt_cli *c, rt_run_stats *stats)
         memcpy(&other, (char *)all + offsets[r], sizeof other);
         for (int t = 0; t < RT_TENSOR_COUNT; t++)
             rt_certificate_add(&stats->certificate[t], &other.certificate[t]);
+        stats->seconds = other.seconds > stats->seconds ? other.seconds : stats->seconds;
+        stats->compute_seconds += other.compute_seconds;
+        stats->wait_seconds += other.wait_seconds;
+        stats->comm_seconds += other.comm_seconds;
+        stats->hidden_seconds += other.hidden_seconds;
+        stats->bytes_sent += other.bytes_sent;
+        stats->messages += other.messages;
         stats->products[0] += other.products[0];
         stats->products[1] += other.products[1];
     }
@@ -195,21 +204,17 @@ rt_status rt_cli_total_certificates(rt_cli *c, rt_run_stats *stats)
 }
 
 static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool backward,
-                               const rt_run_stats *stats)
+                               const rt_run_stats *stats, const rt_run_stats *total)
 {
     const rt_options *o = c->o;
-    enum { BYTES = 2 * RT_TENSOR_COUNT, MESSAGES, WRITTEN, N_WORDS };
+    enum { WRITTEN = 2 * RT_TENSOR_COUNT, N_WORDS };
     uint64_t words[N_WORDS];
     for (int t = 0; t < RT_TENSOR_COUNT; t++) {
         words[2 * t] = s->print[t].lane[0];
         words[2 * t + 1] = s->print[t].lane[1];
     }
-    words[BYTES] = stats->bytes_sent;
-    words[MESSAGES] = stats->messages;
     words[WRITTEN] = s->written;
     RT_TRY(rt_comm_sum_words(c->ctx, c->comm, words, N_WORDS));
-    rt_run_stats total = *stats;
-    RT_TRY(rt_cli_total_certificates(c, &total));
     if (!c->root)
         return RT_OK;
     printf("# ringtrue %s  run %s  plan %s  layout %s  P %d  arith %s  %d process%s  %d thread%s  %s\n",
@@ -223,22 +228,45 @@ static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool
         rt_cli_print_fingerprint(stdout, (rt_tensor_id)t, t == RT_LSE ? s->lse : s->result, &f);
     }
     if (strcmp(o->arith, "exact") == 0)
-        rt_show_certificates(stdout, total.certificate, total.products);
+        rt_show_certificates(stdout, total->certificate, total->products);
     printf("# %s  %.3f s, waited %.3f s on process 0;  %llu messages, %.3f MiB between processes\n",
            backward ? "forward and backward" : "forward", stats->seconds, stats->wait_seconds,
-           (unsigned long long)words[MESSAGES], (double)words[BYTES] / 1048576.0);
+           (unsigned long long)total->messages, (double)total->bytes_sent / 1048576.0);
+    if (total->messages > 0)
+        printf("# steps with messages: %lld point to point, %lld all-to-all, %lld all-gather;  %.6f s of "
+               "communication "
+               "over all processes, %.6f s waited;  overlap %.1f %% (measured: hidden under computation)\n",
+               (long long)total->steps[0], (long long)total->steps[1], (long long)total->steps[2],
+               total->comm_seconds, total->wait_seconds, 100 * rt_show_overlap(total));
     if (o->output != NULL)
         printf("# wrote %s: %d file%s, %.1f MiB\n", o->output, s->l->ranks, s->l->ranks == 1 ? "" : "s",
                (double)words[WRITTEN] / 1048576.0);
     return RT_OK;
 }
 
+/* The events of all processes in one file, by process 0. */
+static rt_status write_trace(rt_cli *c, const run_sink *s, const rt_plan *plan, const rt_trace *mine,
+                             const rt_run_stats *total, rt_text_file *file)
+{
+    rt_trace all;
+    RT_TRY(rt_trace_gather(c->ctx, c->comm, mine, &all));
+    const rt_trace_head head = {.processes = rt_comm_size(c->comm),
+                                .threads = omp_get_max_threads(),
+                                .arithmetic = c->o->arith,
+                                .total = *total};
+    rt_status st = RT_OK;
+    if (c->root)
+        st = rt_show_trace(c->ctx, file->file, &all, plan, s->l, &head);
+    rt_trace_reset(&all);
+    return st;
+}
+
 rt_status rt_cli_run(rt_cli *c)
 {
     const rt_options *o = c->o;
-    if (o->output == NULL && !o->fingerprint)
+    if (o->output == NULL && !o->fingerprint && o->trace == NULL)
         return rt_fail(c->ctx, RT_ERR_ARG,
-                       "run needs -o FOLDER or --fingerprint: where should the result go?");
+                       "run needs -o FOLDER, --fingerprint or --trace FILE: where should the result go?");
     rt_dump in;
     RT_TRY(rt_cli_open_together(c, &in));
     const rt_arithmetic_ops *arith = rt_arithmetic_find(o->arith);
@@ -257,24 +285,39 @@ rt_status rt_cli_run(rt_cli *c)
         s.row = rt_alloc(c->ctx, widest, 8);
         st = s.row == NULL ? RT_ERR_NOMEM : RT_OK;
     }
+    rt_trace trace = {0};
+    rt_text_file trace_file = {0};
+    if (st == RT_OK && o->trace != NULL && c->root)
+        st = rt_text_file_begin(c->ctx, o->trace, o->force, &trace_file);
     st = rt_comm_agree(c->ctx, c->comm, st);
     if (st != RT_OK)
         goto reset_plan;
     if (o->output != NULL)
         st = open_files(c, &s, &plan, backward, &aside);
-    rt_run_stats stats = {0};
+    rt_run_stats stats = {0}, total = {0};
     const rt_run_io io = {.load = load,
                           .store = store,
                           .arg = &s,
                           .backward = backward,
                           .result = s.result,
-                          .lse_result = s.lse};
+                          .lse_result = s.lse,
+                          .transport = o->transport,
+                          .trace = o->trace != NULL ? &trace : NULL};
     if (st == RT_OK)
         st = rt_run(c->ctx, c->comm, s.p, &layout, &plan, arith, &io, &stats);
     st = close_files(c, &s, st, &aside);
+    total = stats;
     if (st == RT_OK)
-        st = print_results(c, &s, &plan, backward, &stats);
+        st = rt_cli_total_certificates(c, &total);
+    if (st == RT_OK && o->trace != NULL)
+        st = write_trace(c, &s, &plan, &trace, &total, &trace_file);
+    if (o->trace != NULL)
+        st = rt_comm_agree(c->ctx, c->comm, rt_text_file_end(c->ctx, &trace_file, st));
+    if (st == RT_OK)
+        st = print_results(c, &s, &plan, backward, &stats, &total);
 reset_plan:
+    st = rt_text_file_end(c->ctx, &trace_file, st); /* if it is still open */
+    rt_trace_reset(&trace);
     rt_free(s.row);
     rt_plan_reset(&plan);
     rt_layout_reset(&layout);

@@ -34,6 +34,7 @@ rt_status rt_comm_create(rt_context *ctx, rt_comm **out)
         return RT_ERR_NOMEM;
     c->size = 1;
     c->comm = MPI_COMM_NULL;
+    c->piece = RT_COMM_PIECE;
     int running = 0;
     if (MPI_Initialized(&running) != MPI_SUCCESS)
         running = 0;
@@ -70,6 +71,7 @@ rt_status rt_comm_self(rt_context *ctx, rt_comm **out)
         return RT_ERR_NOMEM;
     c->size = 1;
     c->comm = MPI_COMM_NULL;
+    c->piece = RT_COMM_PIECE;
     *out = c;
     return RT_OK;
 }
@@ -150,14 +152,14 @@ rt_status rt_comm_sum_words(rt_context *ctx, rt_comm *c, uint64_t *words, int64_
                         "MPI_Allreduce");
 }
 
-enum { CHUNK = 1 << 30, TAG_GATHER = 32001 }; /* counts of MPI are int: longer messages travel in pieces */
+enum { TAG_GATHER = 32001 };
 
 rt_status rt_comm_broadcast(rt_context *ctx, rt_comm *c, void *data, int64_t bytes)
 {
     if (c->size == 1)
         return RT_OK;
-    for (int64_t at = 0; at < bytes; at += CHUNK) {
-        const int64_t n = bytes - at < CHUNK ? bytes - at : CHUNK;
+    for (int64_t at = 0; at < bytes; at += c->piece) {
+        const int64_t n = bytes - at < c->piece ? bytes - at : c->piece;
         RT_TRY(rt_mpi_check(ctx, MPI_Bcast((char *)data + at, (int)n, MPI_BYTE, 0, c->comm), "MPI_Bcast"));
     }
     return RT_OK;
@@ -192,8 +194,8 @@ rt_status rt_comm_gather(rt_context *ctx, rt_comm *c, const void *mine, int64_t 
         memcpy(data, mine, (size_t)bytes);
     for (int32_t r = 1; r < c->size && st == RT_OK; r++) {
         const int64_t total = c->rank == 0 ? counts[r] : bytes;
-        for (int64_t x = 0; x < total && st == RT_OK; x += CHUNK) {
-            const int n = (int)(total - x < CHUNK ? total - x : CHUNK);
+        for (int64_t x = 0; x < total && st == RT_OK; x += c->piece) {
+            const int n = (int)(total - x < c->piece ? total - x : c->piece);
             if (c->rank == 0)
                 st = rt_mpi_check(
                     ctx, MPI_Recv(data + at[r] + x, n, MPI_BYTE, r, TAG_GATHER, c->comm, MPI_STATUS_IGNORE),

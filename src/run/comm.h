@@ -17,7 +17,10 @@ struct rt_comm {
     MPI_Comm comm; /* MPI_COMM_NULL: alone */
     int rank, size;
     bool owns_mpi;
+    int64_t piece; /* bytes: longer messages travel in pieces (counts of MPI are int); tests set it low */
 };
+
+enum { RT_COMM_PIECE = 1 << 30 };
 
 rt_status rt_mpi_check(rt_context *ctx, int code, const char *call) RT_NODISCARD;
 

@@ -1,17 +1,10 @@
-/* The executor: one loop over steps that runs every plan.
- *
- * Of a step's moves, those between two ranks of this process are copied when they land; the others are
- * posted before the tiles (receives first) and progressed while the tiles compute.  They land in the order
- * of the listing, so the order of every sum and join is the plan's, whichever process ran which rank and
- * whatever arrived first.
- */
+/* The executor: one loop over steps that runs every plan.  A step's messages are posted before its tiles and
+ * progressed while these compute (exchange.c); then they land, in the order of the listing. */
 #include <math.h>
 #include <string.h>
 #include <omp.h>
-#include <time.h>
 
-#include "run/buffers.h"
-#include "run/comm.h"
+#include "run/exchange.h"
 #include "run/scores.h"
 
 typedef struct {
@@ -25,16 +18,8 @@ typedef struct {
     int32_t first, end;     /* plan ranks of this process */
     rt_rank_buffers *ranks; /* end - first */
     rt_run_stats *stats;
-    MPI_Request *requests;
-    int64_t n_requests, cap_requests;
+    rt_exchange x;
 } run_state;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool is_local(const run_state *s, int32_t rank)
 {
@@ -107,12 +92,13 @@ static uint64_t layout_digest(const rt_layout *l)
     return h;
 }
 
-static rt_status all_the_same(const run_state *s, bool backward)
+static rt_status all_the_same(const run_state *s, bool backward, rt_transport transport)
 {
     RT_TRY(rt_comm_same(s->ctx, s->comm, rt_problem_digest(s->p), "problem"));
     RT_TRY(rt_comm_same(s->ctx, s->comm, layout_digest(s->l), "layout"));
     const uint64_t plan = mix(pass_digest(&s->plan->forward), pass_digest(&s->plan->backward));
     RT_TRY(rt_comm_same(s->ctx, s->comm, mix(plan, (uint64_t)s->plan->ranks), "plan"));
+    RT_TRY(rt_comm_same(s->ctx, s->comm, (uint64_t)transport, "transport"));
     uint64_t h = backward ? 1 : 2;
     for (const char *c = s->arith->name; *c != '\0'; c++)
         h = mix(h, (uint64_t)*c);
@@ -266,37 +252,6 @@ static rt_status finish_backward(const run_state *s, const rt_run_io *io)
 
 /* ---- one step ---------------------------------------------------------------------------------------- */
 
-enum { CHUNK = 1 << 30, TAGS = 30000 };
-
-static rt_status post(run_state *s, bool send, double *data, int64_t doubles, int32_t peer, int64_t tag)
-{
-    char *bytes = (char *)data;
-    const int64_t total = doubles * (int64_t)sizeof *data;
-    for (int64_t at = 0; at < total; at += CHUNK) {
-        const int n = (int)(total - at < CHUNK ? total - at : CHUNK);
-        MPI_Request *r = &s->requests[s->n_requests++];
-        *r = MPI_REQUEST_NULL;
-        RT_TRY(rt_mpi_check(
-            s->ctx,
-            send ? MPI_Isend(bytes + at, n, MPI_BYTE, peer, (int)(tag % TAGS), s->comm->comm, r)
-                 : MPI_Irecv(bytes + at, n, MPI_BYTE, peer, (int)(tag % TAGS), s->comm->comm, r),
-            send ? "MPI_Isend" : "MPI_Irecv"));
-        if (send) {
-            s->stats->bytes_sent += (uint64_t)n;
-            s->stats->messages++;
-        }
-    }
-    return RT_OK;
-}
-
-static void poke(void *arg)
-{
-    run_state *s = arg;
-    int done = 0;
-    if (s->n_requests > 0)
-        (void)MPI_Testall((int)s->n_requests, s->requests, &done, MPI_STATUSES_IGNORE);
-}
-
 static rt_status compute_tile(run_state *s, const rt_tile *tile, bool backward)
 {
     const rt_problem *p = s->p;
@@ -313,8 +268,8 @@ static rt_status compute_tile(run_state *s, const rt_tile *tile, bool backward)
                       .k = rt_buffer_part(kv, RT_PAYLOAD_KV, &s->shape, 0, tile->kv.slot0),
                       .v = rt_buffer_part(kv, RT_PAYLOAD_KV, &s->shape, 1, tile->kv.slot0),
                       .products = s->stats->products,
-                      .poke = s->comm->size > 1 ? poke : NULL,
-                      .poke_arg = s};
+                      .poke = s->comm->size > 1 ? rt_exchange_poke : NULL,
+                      .poke_arg = &s->x};
     /* A destination that holds another piece starts fresh, with the whole shard: what arrives later may
      * cover more of it than this tile does. */
     const rt_payload result = backward ? RT_PAYLOAD_DQ : RT_PAYLOAD_STATE;
@@ -340,138 +295,52 @@ static rt_status compute_tile(run_state *s, const rt_tile *tile, bool backward)
     return s->arith->backward(s->ctx, &t);
 }
 
-static bool is_result(rt_payload y)
+static rt_status timed_tile(run_state *s, const rt_pass *pass, int64_t i, bool backward)
 {
-    return y == RT_PAYLOAD_STATE || y == RT_PAYLOAD_DQ || y == RT_PAYLOAD_DKV;
-}
-
-/* The slab of a move that starts here: the buffer itself when it holds just this piece, else a copy
- * (*owned). */
-static rt_status slab_of(run_state *s, const rt_move *m, double **slab, double **owned)
-{
-    const rt_buffer *src = buffer_of(s, m->from, m->payload, m->src_buf);
-    const bool same = src->held && src->piece.side == m->piece.side && src->piece.shard == m->piece.shard;
-    if (same && rt_piece_equal(&src->piece, &m->piece)) {
-        *slab = src->data;
-        return RT_OK;
-    }
-    rt_buffer wide = {.held =
-                          false}; /* for a result whose rows are not all there: the rest travels empty */
-    rt_status st = RT_OK;
-    if (!same || !rt_piece_contains(&src->piece, &m->piece)) {
-        if (!is_result(m->payload))
-            return rt_fail(s->ctx, RT_ERR_FORMAT,
-                           "plan: rank %d moves a piece of shard %d that it does not hold", m->from,
-                           m->piece.shard);
-        if (same) {
-            st = rt_buffer_hold(s->ctx, &wide, m->payload, &s->shape, &src->piece);
-            if (st == RT_OK)
-                rt_buffer_extract(src, m->payload, &s->shape, &src->piece, wide.data);
-        }
-        if (st == RT_OK)
-            st = rt_buffer_extend(s->ctx, &wide, m->payload, &s->shape, &m->piece);
-        src = &wide;
-    }
-    if (st == RT_OK) {
-        *owned = rt_alloc(s->ctx, rt_piece_doubles(m->payload, &s->shape, &m->piece), sizeof **owned);
-        st = *owned == NULL ? RT_ERR_NOMEM : RT_OK;
-    }
-    if (st == RT_OK)
-        rt_buffer_extract(src, m->payload, &s->shape, &m->piece, *owned);
-    *slab = *owned;
-    rt_free(wide.data);
-    return st;
-}
-
-/* Everything of a step that can fail for one process alone and would leave the others waiting: memory,
- * first of all. */
-static rt_status prepare_moves(run_state *s, const rt_move *moves, int64_t n, double **slab, double **owned)
-{
-    int64_t posts = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const rt_move *m = &moves[i];
-        const int64_t doubles = rt_piece_doubles(m->payload, &s->shape, &m->piece);
-        if (is_local(s, m->from)) {
-            RT_TRY(slab_of(s, m, &slab[i], &owned[i]));
-        } else if (is_local(s, m->to)) {
-            slab[i] = owned[i] = rt_alloc(s->ctx, doubles, sizeof *owned[i]);
-            if (owned[i] == NULL)
-                return RT_ERR_NOMEM;
-        }
-        if (is_local(s, m->from) != is_local(s, m->to))
-            posts += doubles * (int64_t)sizeof(double) / CHUNK + 1;
-    }
-    s->n_requests = 0;
-    if (posts > s->cap_requests) {
-        rt_free(s->requests);
-        s->cap_requests = 0;
-        s->requests = rt_alloc(s->ctx, posts, sizeof(MPI_Request));
-        if (s->requests == NULL)
-            return RT_ERR_NOMEM;
-        s->cap_requests = posts;
-    }
-    return RT_OK;
-}
-
-static rt_status post_moves(run_state *s, const rt_move *moves, int64_t n, double *const *slab)
-{
-    for (int send = 0; send <= 1; send++) /* all receives are posted before the first send */
-        for (int64_t i = 0; i < n; i++) {
-            const rt_move *m = &moves[i];
-            if (is_local(s, m->from) == is_local(s, m->to) || is_local(s, m->from) != (send == 1))
-                continue;
-            RT_TRY(post(s, send == 1, slab[i], rt_piece_doubles(m->payload, &s->shape, &m->piece),
-                        rt_comm_owner(s->comm, send == 1 ? m->to : m->from, s->plan->ranks), i));
-        }
-    return RT_OK;
+    const rt_tile *tile = &pass->tiles[i];
+    const double begin = rt_run_now(), progress = s->x.progress;
+    RT_TRY(compute_tile(s, tile, backward));
+    const double end = rt_run_now();
+    s->stats->compute_seconds += end - begin - (s->x.progress - progress);
+    rt_event e = rt_exchange_event(&s->x, RT_EVENT_TILE, begin, end);
+    e.rank = tile->rank;
+    e.index = i;
+    e.pairs = tile->pairs * (tile->q.head1 - tile->q.head0) * s->p->batch;
+    return rt_trace_add(s->ctx, s->x.trace, &e);
 }
 
 /* One step.  `before` is what became of the steps before it on this process: all processes learn of a
  * failure here, before anyone starts to wait for a message that will not come.  *agreed says that all gave
  * up together. */
-static rt_status run_step(run_state *s, const rt_pass *pass, const rt_step *step, bool backward,
+static rt_status run_step(run_state *s, const rt_pass *pass, int64_t number, bool backward,
                           rt_status before, bool *agreed)
 {
-    const rt_move *moves = pass->moves + step->move0;
-    const int64_t n = step->move1 - step->move0;
-    double **slab = rt_calloc(s->ctx, n, sizeof *slab), **owned = rt_calloc(s->ctx, n, sizeof *owned);
+    const rt_step *step = &pass->steps[number];
+    const double begin = rt_run_now();
     rt_status st = before;
     if (st == RT_OK)
-        st = slab == NULL || owned == NULL ? RT_ERR_NOMEM : prepare_moves(s, moves, n, slab, owned);
+        st = rt_exchange_prepare(&s->x, pass, backward, number);
     st = rt_comm_agree(s->ctx, s->comm, st);
     if (st != RT_OK) {
         *agreed = true;
-        goto free_slabs;
+        goto clear_exchange;
     }
-    st = post_moves(s, moves, n, slab);
+    st = rt_exchange_post(&s->x);
     for (int64_t i = step->tile0; i < step->tile1 && st == RT_OK; i++)
         if (is_local(s, pass->tiles[i].rank))
-            st = compute_tile(s, &pass->tiles[i], backward);
-    const double t0 = now();
-    if (s->n_requests > 0) {
-        const rt_status w = rt_mpi_check(
-            s->ctx, MPI_Waitall((int)s->n_requests, s->requests, MPI_STATUSES_IGNORE), "MPI_Waitall");
-        st = st == RT_OK ? w : st;
-        s->n_requests = 0;
+            st = timed_tile(s, pass, i, backward);
+    const rt_status w = rt_exchange_wait(&s->x);
+    st = st == RT_OK ? w : st;
+    if (st == RT_OK)
+        st = rt_exchange_land(&s->x);
+    if (st == RT_OK) {
+        rt_event e = rt_exchange_event(&s->x, RT_EVENT_STEP, begin, rt_run_now());
+        e.bytes = (int64_t)(s->stats->bytes_sent - s->x.bytes0);
+        e.messages = (int64_t)(s->stats->messages - s->x.messages0);
+        st = rt_trace_add(s->ctx, s->x.trace, &e);
     }
-    s->stats->wait_seconds += now() - t0;
-    for (int64_t i = 0; i < n && st == RT_OK; i++)
-        if (is_local(s, moves[i].to))
-            st = rt_buffer_land(s->ctx, buffer_of(s, moves[i].to, moves[i].payload, moves[i].dst_buf),
-                                moves[i].payload, &s->shape, &moves[i].piece, moves[i].how, slab[i]);
-    /* A result that was sent away is no longer here. */
-    for (int64_t i = 0; i < n && st == RT_OK; i++) {
-        const rt_move *m = &moves[i];
-        if (is_local(s, m->from) && is_result(m->payload) &&
-            !(m->from == m->to && m->src_buf == m->dst_buf))
-            rt_buffer_leave(buffer_of(s, m->from, m->payload, m->src_buf), m->payload, &s->shape,
-                            &m->piece);
-    }
-free_slabs:
-    for (int64_t i = 0; owned != NULL && i < n; i++)
-        rt_free(owned[i]);
-    rt_free(owned);
-    rt_free(slab);
+clear_exchange:
+    rt_exchange_clear(&s->x);
     return st;
 }
 
@@ -483,7 +352,7 @@ static rt_status run_pass(run_state *s, const rt_pass *pass, bool backward)
     for (int64_t i = 0; i < pass->n_steps; i++) {
         bool agreed = false;
         rt_progress(s->ctx, what, i, pass->n_steps);
-        st = run_step(s, pass, &pass->steps[i], backward, st, &agreed);
+        st = run_step(s, pass, i, backward, st, &agreed);
         if (agreed)
             return st;
     }
@@ -542,7 +411,7 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                    .arith = arith,
                    .stats = &mine,
                    .shape = {p, arith}};
-    RT_TRY(all_the_same(&s, io->backward));
+    RT_TRY(all_the_same(&s, io->backward, io->transport));
     if (rt_problem_has_scores(p) && !arith->scores)
         return rt_fail(ctx, RT_ERR_ARG,
                        "arithmetic %s does not compute alibi, bias, softcap, sinks or dropout. Hint: --arith f64",
@@ -567,13 +436,23 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
     count_buffers(plan, count);
     for (int32_t r = 0; r < s.end - s.first && st == RT_OK; r++)
         st = rt_rank_buffers_create(ctx, count, &s.ranks[r]);
+    s.x = (rt_exchange){.ctx = ctx,
+                        .comm = comm,
+                        .plan = plan,
+                        .shape = s.shape,
+                        .first = s.first,
+                        .end = s.end,
+                        .ranks = s.ranks,
+                        .stats = &mine,
+                        .trace = io->trace,
+                        .transport = io->transport};
     if (st == RT_OK)
         st = load_inputs(&s, io);
     st = rt_comm_agree(ctx, comm, st); /* nobody starts to wait for a process that has given up */
     if (st != RT_OK)
         goto free_ranks;
 
-    const double t0 = now();
+    s.x.t0 = rt_run_now();
     st = run_pass(&s, &plan->forward, false);
     if (st == RT_OK)
         st = rt_comm_agree(ctx, comm, finish_tensor(&s, io, RT_OUT, RT_PAYLOAD_STATE, 0));
@@ -593,13 +472,13 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                                                     .io = io,
                                                     .certificate = mine.certificate});
     }
-    mine.seconds = now() - t0;
+    mine.seconds = rt_run_now() - s.x.t0;
     if (st == RT_OK && stats != NULL)
         *stats = mine;
 free_ranks:
     for (int32_t r = 0; s.ranks != NULL && r < s.end - s.first; r++)
         rt_rank_buffers_reset(&s.ranks[r]);
     rt_free(s.ranks);
-    rt_free(s.requests);
+    rt_exchange_reset(&s.x);
     return st;
 }
