@@ -45,6 +45,7 @@ set(RT_SOURCES
   src/plan/verify.c
   src/plan/deliver.c
   src/plan/count.c
+  src/plan/peak.c
   src/plan/print.c
   # arithmetic
   src/arithmetic/declared.c

@@ -108,7 +108,7 @@ typedef struct {
     rt_planner_fn make;
 } rt_planner;
 
-/** The planners, ended by an entry whose name is NULL: single, ring. */
+/** The planners, ended by an entry whose name is NULL; `ringtrue plan --list` prints them. */
 const rt_planner *rt_planners(void);
 /** Make a plan by name, with the planner's parameters behind a colon: "ring", "double-ring:window=2".
  *  RT_ERR_ARG for an unknown name or parameter (the message lists the known). */
@@ -138,7 +138,12 @@ typedef struct {
     double *flops;                  /**< 2 (D + Dv) per pair forward, 2 (3 D + 2 Dv) backward */
     double *sent[RT_PAYLOAD_COUNT]; /**< bytes sent by rank, per payload (a move to oneself sends none) */
     int64_t *messages;              /**< moves sent by rank */
-    int64_t *buffers;       /**< largest number of travelling buffers (KV, Q, DO, DQ, DKV, STATE) held */
+    int64_t *buffers; /**< largest number of travelling buffers (KV, Q, DO, DQ, DKV, STATE) held */
+    int64_t
+        *elements; /**< largest number of elements in them; a row of a STATE is Dv + 1, of a DO Dv + 2 */
+    int64_t *step_pairs;    /**< (steps, P): pairs of each rank in each step, as in `pairs` */
+    int64_t slots;          /**< P times the steps in which somebody computes */
+    int64_t idle_slots;     /**< of which a rank has nothing to compute in */
     int64_t critical_pairs; /**< sum over steps of the largest rank's pairs, all heads and batches */
     int64_t max_partials;   /**< largest number of partials joined into one row (kernel calls per query) */
     double max_over_mean;   /**< work balance: max pairs / mean pairs (1 when there is no work) */
@@ -147,6 +152,10 @@ typedef struct {
 rt_status rt_plan_count(rt_context *ctx, const rt_pass *pass, const rt_problem *p, const rt_layout *l,
                         const rt_wire_sizes *w, bool backward, rt_counters *out) RT_NODISCARD;
 void rt_counters_reset(rt_counters *c);
+/** Bytes that each rank sends out of its node, of `node` consecutive ranks: across[P], the caller's.  With the
+ *  window of a double ring for node: what goes between windows. */
+rt_status rt_plan_sent_across(rt_context *ctx, const rt_pass *pass, const rt_problem *p, int32_t ranks,
+                              const rt_wire_sizes *w, int32_t node, double *across) RT_NODISCARD;
 
 typedef struct {
     bool summary;  /**< counters only, no tiles and moves */

@@ -107,6 +107,29 @@ rt_piece rt_grid_piece(const rt_grid *g, rt_side side, int32_t shard, int64_t ce
     return piece;
 }
 
+rt_status rt_grid_rows_create(rt_context *ctx, const rt_grid *g, rt_side side, int64_t **out)
+{
+    int64_t *rows = rt_calloc(ctx, g->offset[side][g->l->ranks], sizeof *rows);
+    if (rows == NULL)
+        return RT_ERR_NOMEM;
+    for (int32_t r = 0; r < g->l->ranks; r++) {
+        const int32_t *slot = slot_row(g, side, r), *head = head_row(g, side, r);
+        const int64_t n = rt_layout_count(g->l, side, r), heads = g->heads[side], width = head[heads];
+        int64_t *shard = rows + g->offset[side][r];
+        /* slots first, in the cells of the first head; then each times its heads */
+        for (int64_t x = 0; x < n; x++)
+            shard[slot[x] * width]++;
+        for (int64_t s = 0; s < slot[n]; s++) {
+            const int64_t slots = shard[s * width];
+            shard[s * width] = 0;
+            for (int64_t h = 0; h < heads; h++)
+                shard[s * width + head[h]] += slots;
+        }
+    }
+    *out = rows;
+    return RT_OK;
+}
+
 int64_t rt_buffer_row(const rt_layout *l, rt_payload payload, int32_t rank)
 {
     return (int64_t)payload * l->ranks + rank;

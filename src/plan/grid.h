@@ -34,6 +34,9 @@ rt_cells rt_grid_cells(const rt_grid *g, const rt_piece *piece);
 /* The piece that cell number `cell` of a shard is. */
 rt_piece rt_grid_piece(const rt_grid *g, rt_side side, int32_t shard, int64_t cell);
 
+/* Rows (slots times heads) of every cell of a side, shard after shard at the shards' offsets.  rt_free. */
+rt_status rt_grid_rows_create(rt_context *ctx, const rt_grid *g, rt_side side, int64_t **out) RT_NODISCARD;
+
 /* Buffers of (payload, rank) are numbered from first[rt_buffer_row()]: home, and as many as the pass names;
  * first[RT_PAYLOAD_COUNT * P] is their number.  Released by rt_free. */
 rt_status rt_buffer_table_create(rt_context *ctx, const rt_pass *pass, const rt_layout *l,
@@ -43,5 +46,10 @@ int64_t rt_buffer_row(const rt_layout *l, rt_payload payload, int32_t rank);
 /* Every payload of the pass ends where it belongs, and is where it is read (src/plan/deliver.c). */
 rt_status rt_pass_deliver_check(rt_context *ctx, const rt_pass *pass, const rt_problem *p,
                                 const rt_layout *l, bool backward) RT_NODISCARD;
+
+/* The most travelling buffers, and elements in them, that each rank holds at a time (src/plan/peak.c); P of each,
+ * raised where they are lower. */
+rt_status rt_peak_count(rt_context *ctx, const rt_pass *pass, const rt_problem *p, const rt_layout *l,
+                        bool backward, int64_t *buffers, int64_t *elements) RT_NODISCARD;
 
 #endif

@@ -35,18 +35,21 @@ static rt_status print_done(rt_context *ctx, FILE *f)
 static void text_counters(FILE *f, const rt_counters *c, bool backward)
 {
     const char *name = pass_name(backward);
-    fprintf(f,
-            "# %s: steps %lld, critical path %lld pairs, most partials of a row %lld, work max/mean %.4f\n",
-            name, (long long)c->steps, (long long)c->critical_pairs, (long long)c->max_partials,
-            c->max_over_mean);
-    fprintf(f, "# %-8s %6s %18s %18s %18s %9s %8s", "pass", "rank", "pairs(all heads)", "flops", "sent(B)",
-            "messages", "buffers");
+    fprintf(
+        f,
+        "# %s: steps %lld, critical path %lld pairs, most partials of a row %lld, work max/mean %.4f, idle "
+        "%lld of %lld slots\n",
+        name, (long long)c->steps, (long long)c->critical_pairs, (long long)c->max_partials,
+        c->max_over_mean, (long long)c->idle_slots, (long long)c->slots);
+    fprintf(f, "# %-8s %6s %18s %18s %18s %9s %8s %14s", "pass", "rank", "pairs(all heads)", "flops",
+            "sent(B)", "messages", "buffers", "elements");
     for (int k = 0; k < RT_PAYLOAD_COUNT; k++)
         fprintf(f, " %13s(B)", rt_payload_name((rt_payload)k));
     fprintf(f, "\n");
     for (int32_t r = 0; r < c->ranks; r++) {
-        fprintf(f, "# %-8s %6d %18lld %18.0f %18.0f %9lld %8lld", name, (int)r, (long long)c->pairs[r],
-                c->flops[r], sent_total(c, r), (long long)c->messages[r], (long long)c->buffers[r]);
+        fprintf(f, "# %-8s %6d %18lld %18.0f %18.0f %9lld %8lld %14lld", name, (int)r,
+                (long long)c->pairs[r], c->flops[r], sent_total(c, r), (long long)c->messages[r],
+                (long long)c->buffers[r], (long long)c->elements[r]);
         for (int k = 0; k < RT_PAYLOAD_COUNT; k++)
             fprintf(f, " %16.0f", c->sent[k][r]);
         fprintf(f, "\n");
@@ -178,14 +181,14 @@ static void json_reals(FILE *f, const char *key, const double *x, int32_t n)
     fprintf(f, "]");
 }
 
-static void json_counters(FILE *f, const rt_counters *c)
+static void json_counters(FILE *f, const rt_counters *c, bool summary)
 {
     fprintf(f,
             "    \"counters\": {\"steps\": %lld, \"critical_pairs\": %lld, \"max_partials\": %lld, "
             "\"max_over_mean\": "
-            "%.17g,\n      ",
-            (long long)c->steps, (long long)c->critical_pairs, (long long)c->max_partials,
-            c->max_over_mean);
+            "%.17g, \"slots\": %lld, \"idle_slots\": %lld,\n      ",
+            (long long)c->steps, (long long)c->critical_pairs, (long long)c->max_partials, c->max_over_mean,
+            (long long)c->slots, (long long)c->idle_slots);
     json_integers(f, "pairs", c->pairs, c->ranks);
     fprintf(f, ",\n      ");
     json_reals(f, "flops", c->flops, c->ranks);
@@ -193,6 +196,21 @@ static void json_counters(FILE *f, const rt_counters *c)
     json_integers(f, "messages", c->messages, c->ranks);
     fprintf(f, ",\n      ");
     json_integers(f, "buffers", c->buffers, c->ranks);
+    fprintf(f, ",\n      ");
+    json_integers(f, "elements", c->elements, c->ranks);
+    if (!summary) {
+        fprintf(f, ",\n      \"step_pairs\": [");
+        for (int64_t t = 0; t < c->steps; t++) {
+            for (int32_t r = 0; r < c->ranks; r++)
+                fprintf(f, "%s%lld",
+                        r > 0   ? ", "
+                        : t > 0 ? ", ["
+                                : "[",
+                        (long long)c->step_pairs[t * c->ranks + r]);
+            fprintf(f, "]");
+        }
+        fprintf(f, "]");
+    }
     fprintf(f, ",\n      \"sent_bytes\": {");
     for (int k = 0; k < RT_PAYLOAD_COUNT; k++) {
         fprintf(f, "%s", k > 0 ? ",\n        " : "");
@@ -232,7 +250,7 @@ static void json_pass(FILE *f, const rt_pass *pass, const rt_counters *c, bool b
         fprintf(f, "]}");
     }
     fprintf(f, "],\n");
-    json_counters(f, c);
+    json_counters(f, c, summary);
     fprintf(f, "}");
 }
 
