@@ -609,13 +609,14 @@ static void bad_parameters_are_refused(void **state)
 {
     (void)state;
     refused("ring:order=left", 4, "order is \"left\"; it is one of down, up");
-    refused("ring:window=2", 4, "parameter \"window=2\" is unknown; it takes order=(down | up)");
+    refused("ring:window=2", 4,
+            "parameter \"window=2\" is unknown or has no value; it takes order=(down | up)");
     refused("ring:last-hop=yes,move=needed", 4, "move=all");
     refused("pass-q:order=up", 4, "it takes none");
-    refused("double-ring:window=3", 8, "window is 3; it must divide 8: 1, 2, 4, 8 are allowed");
+    refused("double-ring:window=3", 8, "plan: window is \"3\"; it must divide 8: 1, 2, 4, 8 are allowed");
     refused("double-ring:window=0", 8, "a number from 1 to 8");
-    refused("hybrid:ulysses=5", 6, "ulysses is 5; it must divide 6");
-    refused("hybrid:ulysses=2,window=2", 6, "window is 2; it must divide 3");
+    refused("hybrid:ulysses=5", 6, "ulysses is \"5\"; it must divide 6");
+    refused("hybrid:ulysses=2,window=2", 6, "window is \"2\"; it must divide 3");
     refused("all-gather:stride=3", 4, "a number from 1 to 2");
     refused("all-gather:form=rotate,stride=1", 4, "no stride");
     refused("all-gather:order=up", 4, "form=rotate");

@@ -43,8 +43,8 @@ static void list_planner(const rt_planner *x)
     printf("%s", x->name);
     for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL; each++) {
         printf("%s%s=(", each == x->parameters ? ":" : ",", each->key);
-        for (const char *c = each->values; *c != '\0'; c++) /* no spaces inside the first word */
-            if (*c != ' ')
+        for (const char *c = each->values; *c != '\0'; c++) /* choices without the spaces around the bar */
+            if (strncmp(c, " | ", 3) != 0 && !(c > each->values && strncmp(c - 1, "| ", 2) == 0))
                 printf("%c", *c);
         printf(")");
     }

@@ -75,7 +75,7 @@ rt_status rt_plan_option_divisor(rt_context *ctx, const rt_plan_options *o, cons
             (void)snprintf(divisors + used, sizeof divisors - used, "%s%lld", used > 0 ? ", " : "",
                            (long long)d);
     }
-    return rt_fail(ctx, RT_ERR_ARG, "plan parameter %s is %lld; it must divide %lld: %s are allowed", key,
+    return rt_fail(ctx, RT_ERR_ARG, "plan: %s is \"%lld\"; it must divide %lld: %s are allowed", key,
                    (long long)n, (long long)total, divisors);
 }
 
