@@ -170,13 +170,12 @@ float emu_dot(const emu_arithmetic *a, const double *x, const double *y, int64_t
 enum { MOST_KEYS = 1024, MOST_DIMS = 128, MOST_RANKS = 8 };
 
 /* The keys of shard r that query i sees, in the order of their slots. */
-static int64_t seen_keys(const emu_case *c, int32_t r, int64_t i, int64_t *keys)
+static int64_t seen_keys(const emu_case *c, int32_t r, int64_t b, int64_t i, int64_t *keys)
 {
-    int64_t lo, hi, n = 0;
-    rt_mask_row(&c->p, i, &lo, &hi);
+    int64_t n = 0;
     const int64_t *pos = rt_layout_positions(&c->l, RT_SIDE_KV, r);
     for (int64_t j = 0; j < rt_layout_count(&c->l, RT_SIDE_KV, r); j++)
-        if (pos[j] >= lo && pos[j] < hi)
+        if (t_mask_sees(&c->p, b, i, pos[j]))
             keys[n++] = pos[j];
     return n;
 }
@@ -284,7 +283,7 @@ static void forward_row(emu_case *c, const emu_arithmetic *a, int64_t b, int64_t
     const int32_t me = c->l.side[RT_SIDE_Q].rank_of[i];
     int64_t n = 0;
     for (int32_t t = 0; t < c->l.ranks; t++) {
-        const int64_t seen = seen_keys(c, source(c, me, t), i, keys);
+        const int64_t seen = seen_keys(c, source(c, me, t), b, i, keys);
         if (seen > 0)
             attend(c, a, b, g, emu_row(c, RT_Q, b, i, h), keys, seen, &part[n++]);
     }
@@ -355,7 +354,7 @@ static void backward_row(emu_case *c, const emu_arithmetic *a, int64_t b, int64_
     float total[MOST_DIMS] = {0}, step[MOST_DIMS];
     bool first = true;
     for (int32_t t = 0; t < c->l.ranks; t++) {
-        const int64_t n = seen_keys(c, source(c, me, t), i, keys);
+        const int64_t n = seen_keys(c, source(c, me, t), b, i, keys);
         for (int64_t x = 0; x < n; x++) {
             float p, ds;
             pair(c, a, b, i, keys[x], h, delta, &p, &ds);
@@ -380,15 +379,13 @@ static void backward_key(emu_case *c, const emu_arithmetic *a, int64_t b, int64_
     const int32_t me = c->l.side[RT_SIDE_KV].rank_of[j];
     float dk[MOST_DIMS] = {0}, dv[MOST_DIMS] = {0}, one[MOST_DIMS];
     bool first = true;
-    int64_t lo, hi;
-    rt_mask_column(&c->p, j, &lo, &hi);
     for (int32_t t = 0; t < c->l.ranks; t++) {
         const int32_t r = (me + t) % c->l.ranks;
         const int64_t *pos = rt_layout_positions(&c->l, RT_SIDE_Q, r);
         float step_k[MOST_DIMS] = {0}, step_v[MOST_DIMS] = {0};
         int64_t n = 0;
         for (int64_t x = 0; x < rt_layout_count(&c->l, RT_SIDE_Q, r); x++)
-            if (pos[x] >= lo && pos[x] < hi)
+            if (t_mask_sees(&c->p, b, pos[x], j))
                 rows[n++] = pos[x];
         for (int64_t h = g * group; h < (g + 1) * group && n > 0; h++) {
             for (int64_t x = 0; x < n; x++) {

@@ -9,7 +9,7 @@
 #include <ringtrue/generate.h>
 #include <ringtrue/judge.h>
 
-#include "check.h"
+#include "masks.h"
 
 /* A problem with all its tensors as doubles, (B, S, H, width), lse with width 1. */
 typedef struct {

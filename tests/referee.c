@@ -125,20 +125,43 @@ static int64_t element(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t p
     return ((b * length + pos) * heads + h) * referee_width(p, t);
 }
 
-/* Document by document, pair by pair. */
-static bool visible(const rt_problem *p, int64_t i, int64_t j)
+/* One document's own coordinates: query qi of nq, key kj of nk. */
+static bool near(const rt_problem *p, int64_t qi, int64_t kj, int64_t nq, int64_t nk)
 {
-    if (p->documents == 0)
-        return p->mask == RT_MASK_FULL ||
-               (p->mask == RT_MASK_CAUSAL ? j <= i : j <= i + p->seqlen_k - p->seqlen_q);
+    const int64_t diagonal = p->mask == RT_MASK_CAUSAL_BOTTOM_RIGHT ? qi + nk - nq : qi;
+    const bool causal = p->mask == RT_MASK_FULL || kj <= diagonal;
+    const bool left = !p->has_window || p->window_left < 0 || diagonal - p->window_left <= kj;
+    const bool right = !p->has_window || p->window_right < 0 || kj <= diagonal + p->window_right;
+    return kj < p->prefix || (causal && left && right);
+}
+
+/* Part by part, pair by pair. */
+static bool visible(const rt_problem *p, int64_t b, int64_t i, int64_t j)
+{
+    bool seen = p->documents == 0 && near(p, i, j, p->seqlen_q, p->seqlen_k);
     for (int64_t n = 0; n < p->documents; n++) {
         const int64_t qi = i - p->cu_q[n], kj = j - p->cu_k[n], nq = p->cu_q[n + 1] - p->cu_q[n],
                       nk = p->cu_k[n + 1] - p->cu_k[n];
-        if (qi < 0 || qi >= nq || kj < 0 || kj >= nk)
-            continue;
-        return p->mask == RT_MASK_FULL || (p->mask == RT_MASK_CAUSAL ? kj <= qi : kj <= qi + nk - nq);
+        if (qi >= 0 && qi < nq && kj >= 0 && kj < nk)
+            seen = near(p, qi, kj, nq, nk);
     }
-    return false;
+    int64_t slices = 0;
+    for (int64_t n = 0; n < p->n_slices; n++) {
+        const rt_slice *s = &p->slices[n];
+        const int64_t from_top = i - s->q0, from_bottom = s->q1 - 1 - i, from_left = j - s->k0,
+                      from_right = s->k1 - 1 - j;
+        if (from_top < 0 || from_bottom < 0 || from_left < 0 || from_right < 0)
+            continue;
+        const bool lower = from_right >= from_bottom, upper = from_left >= from_top;
+        slices += s->kind == RT_SLICE_FULL || (s->kind == RT_SLICE_CAUSAL && lower) ||
+                  (s->kind == RT_SLICE_INV_CAUSAL && upper) ||
+                  (s->kind == RT_SLICE_BI_CAUSAL && lower && upper);
+    }
+    if (p->n_slices > 0 && slices == 0)
+        seen = false;
+    if (p->key_valid != NULL && !p->key_valid[b * p->seqlen_k + j])
+        seen = false;
+    return seen && (p->dense == NULL || p->dense[i * p->seqlen_k + j]);
 }
 
 /* ---- evaluation
@@ -218,7 +241,7 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
     const double *q = in->x[RT_Q] + element(p, RT_Q, b, i, h);
     int64_t n = 0, best = -1;
     for (int64_t j = 0; j < p->seqlen_k; j++) {
-        if (!visible(p, i, j))
+        if (!visible(p, b, i, j))
             continue;
         n++;
         dot(c->score[j], c->t, q, in->x[RT_K] + element(p, RT_K, b, j, g), D);
@@ -227,12 +250,12 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
         if (best < 0 || order > 0)
             best = j;
     }
-    out->seen[i] = n;
+    out->seen[b * p->seqlen_q + i] = n;
     if (n == 0)
         return;
     mpfr_set_zero(c->sum, 1);
     for (int64_t j = 0; j < p->seqlen_k; j++) {
-        if (!visible(p, i, j))
+        if (!visible(p, b, i, j))
             continue;
         mpfr_sub(c->gap, c->score[j], c->score[best], MPFR_RNDN);
         mpfr_mul(c->t, c->gap, c->alpha, MPFR_RNDN);
@@ -250,7 +273,7 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
     mpfr_abs(c->top, c->top, MPFR_RNDU);
     mpfr_add(out->mass[RT_LSE][at], c->top, c->t, MPFR_RNDU);
     for (int64_t j = 0; j < p->seqlen_k; j++) {
-        if (!visible(p, i, j))
+        if (!visible(p, b, i, j))
             continue;
         mpfr_div(c->w[j], c->w[j], c->sum, MPFR_RNDN);
         const int64_t o = element(p, RT_OUT, b, i, h);
@@ -263,7 +286,7 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
     mpfr_set_zero(c->delta, 1);
     mpfr_set_zero(c->delta_mass, 1);
     for (int64_t j = 0; j < p->seqlen_k; j++) {
-        if (!visible(p, i, j))
+        if (!visible(p, b, i, j))
             continue;
         dot(c->dp[j], c->dp_mass[j], dout, in->x[RT_V] + element(p, RT_V, b, j, g), Dv);
         mpfr_mul(c->t, c->dp[j], c->w[j], MPFR_RNDN);
@@ -272,7 +295,7 @@ static void row(const referee_inputs *in, int64_t b, int64_t h, int64_t i, scrat
         mpfr_add(c->delta_mass, c->delta_mass, c->t, MPFR_RNDU);
     }
     for (int64_t j = 0; j < p->seqlen_k; j++) {
-        if (!visible(p, i, j))
+        if (!visible(p, b, i, j))
             continue;
         const int64_t dv = element(p, RT_DV, b, j, g), dk = element(p, RT_DK, b, j, g),
                       dq = element(p, RT_DQ, b, i, h);
@@ -300,7 +323,7 @@ void referee_evaluate(const referee_inputs *in, mpfr_prec_t bits, referee_truth 
         out->value[t] = numbers(out->n[t], bits);
         out->mass[t] = numbers(out->n[t], 64);
     }
-    out->seen = calloc((size_t)p->seqlen_q, sizeof *out->seen);
+    out->seen = calloc((size_t)(p->batch * p->seqlen_q), sizeof *out->seen);
     scratch c;
     c.score = numbers(p->seqlen_k, DOT_BITS);
     c.w = numbers(p->seqlen_k, bits);
@@ -344,8 +367,7 @@ int64_t referee_results(const referee_inputs *in, rt_dtype format, rt_dtype lse_
     mpfr_init2(tolerance, 64);
     for (int t = RT_LSE; t <= last; t++)
         for (int64_t e = 0; e < first.n[t]; e++) {
-            const int64_t pos =
-                e / referee_width(in->p, (rt_tensor_id)t) / in->p->heads_q % in->p->seqlen_q;
+            const int64_t pos = e / referee_width(in->p, (rt_tensor_id)t) / in->p->heads_q; /* and batch */
             if ((t == RT_LSE || t == RT_OUT) && first.seen[pos] == 0) {
                 got[t][e] = t == RT_LSE ? -(double)INFINITY : 0.0;
                 continue;

@@ -17,7 +17,7 @@ typedef struct {
 } referee_inputs;
 
 /* Results as MPFR numbers of `bits` bits, (B, S, H, width), lse with width 1, each with the sum of the
- * moduli of what was added up to it.  seen: keys of each query position. */
+ * moduli of what was added up to it.  seen: keys of each (batch, query position). */
 typedef struct {
     mpfr_prec_t bits;
     double spread; /* largest |scale (score - largest of its row)| */

@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include "masks.h"
 #include "scratch.h"
 
 static const rt_tensor_id results[] = {RT_LSE, RT_OUT, RT_DQ, RT_DK, RT_DV, RT_DSINK, RT_DBIAS};
@@ -118,20 +119,7 @@ rt_problem t_problem(int64_t batch, int64_t sq, int64_t sk, int64_t hq, int64_t 
 
 bool t_sees(const rt_problem *p, int64_t i, int64_t j)
 {
-    int64_t q0 = 0, q1 = p->seqlen_q, k0 = 0, k1 = p->seqlen_k;
-    for (int64_t n = 0; n < p->documents; n++)
-        if (p->cu_q[n] <= i && i < p->cu_q[n + 1]) {
-            q0 = p->cu_q[n];
-            q1 = p->cu_q[n + 1];
-            k0 = p->cu_k[n];
-            k1 = p->cu_k[n + 1];
-        }
-    if (j < k0 || j >= k1)
-        return false;
-    if (p->mask == RT_MASK_FULL)
-        return true;
-    const int64_t shift = p->mask == RT_MASK_CAUSAL_BOTTOM_RIGHT ? (k1 - k0) - (q1 - q0) : 0;
-    return j - k0 <= i - q0 + shift;
+    return t_mask_sees(p, 0, i, j);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------- */
@@ -431,7 +419,7 @@ static void reference_row(const t_tensors *in, long double scale, int64_t b, int
     long double max = -(long double)RT_INF, l = 0, lam = 0, delta = 0, eps = 0;
     int64_t n = 0;
     for (int64_t j = 0; j < p->seqlen_k; j++) {
-        if (!t_sees(p, i, j))
+        if (!t_mask_sees(p, b, i, j))
             continue;
         const double *k = t_row(in, RT_K, b, j, g);
         long double s = 0, a = 0;

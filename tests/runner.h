@@ -33,7 +33,7 @@ void t_copy_inputs(t_tensors *to, const t_tensors *from);
 rt_problem t_problem(int64_t batch, int64_t sq, int64_t sk, int64_t hq, int64_t hkv, int64_t d, int64_t dv,
                      rt_mask_kind mask);
 
-/* Whether query i sees key j, straight from the definition. */
+/* Whether query i sees key j in the first batch, straight from the definition (masks.h). */
 bool t_sees(const rt_problem *p, int64_t i, int64_t j);
 
 typedef struct {

@@ -5,6 +5,7 @@
 
 #include "arithmetic/f32.h"
 #include "arithmetic/f64.h"
+#include "masks.h"
 #include "runner.h"
 #include "scratch.h"
 
@@ -410,8 +411,18 @@ static void panels_hold_every_visible_pair(void **state)
     p.documents = 4;
     p.cu_q = p.cu_k = cu;
     int64_t q_pos[600], k_pos[600];
-    for (int turn = 0; turn < 3; turn++) {
+    rt_slice slices[] = {{0, 250, 0, 300, RT_SLICE_FULL}, {250, 600, 100, 600, RT_SLICE_CAUSAL}};
+    uint8_t valid[600] = {0};
+    memset(valid, 1, 450);
+    for (int turn = 0; turn < 5; turn++) {
         const bool shuffled = turn == 1;
+        if (turn >= 3) { /* not one run of keys to each query */
+            p.documents = 0;
+            p.slices = slices;
+            p.n_slices = 2;
+            p.key_valid = turn == 4 ? valid : NULL;
+        }
+
         if (turn == 2) { /* a panel with the span of the one before, which not all of its rows see */
             cu[1] = 200;
             p.documents = 2;
@@ -430,15 +441,21 @@ static void panels_hold_every_visible_pair(void **state)
         int64_t work = 0;
         for (int64_t qb = 0; qb < b.n_qb; qb++)
             for (int64_t kb = 0; kb < b.n_kb; kb++) {
-                const rt_block_class cls = rt_blocks_classify(&b, qb, kb);
+                const rt_block_class cls = rt_blocks_classify(&b, 0, qb, kb);
                 const int64_t end = rt_min64(600, (qb + 1) * 256);
+                int64_t visible_here = 0;
+                for (int64_t i = qb * 256; i < end; i++)
+                    for (int64_t j = kb * 200; j < (kb + 1) * 200; j++)
+                        visible_here += t_mask_sees(&p, 0, q_pos[i], k_pos[j]);
+                assert_true(turn < 3 || (cls == RT_BLOCK_EMPTY) == (visible_here == 0));
+                assert_true(turn < 3 || (cls == RT_BLOCK_FULL) == (visible_here == (end - qb * 256) * 200));
                 for (int64_t at = qb * 256; cls != RT_BLOCK_EMPTY && at < end;) {
                     const rt_panel x = rt_panel_next(&b, cls == RT_BLOCK_PARTIAL, at, end, kb * 200, 200);
                     assert_true(x.row0 == at && x.n > 0 && at + x.n <= end);
                     at += x.n;
                     for (int64_t i = x.row0; i < x.row0 + x.n; i++)
                         for (int64_t j = kb * 200 + x.j0; j < kb * 200 + x.j1; j++, work++) {
-                            const bool visible = rt_blocks_visible(&b, i, j);
+                            const bool visible = rt_blocks_visible(&b, 0, i, j);
                             assert_true(visible || x.cut);
                             seen[i][j] = (int8_t)(seen[i][j] + visible);
                         }
@@ -446,8 +463,11 @@ static void panels_hold_every_visible_pair(void **state)
             }
         for (int64_t i = 0; i < 600; i++)
             for (int64_t j = 0; j < 600; j++)
-                assert_int_equal(seen[i][j], rt_blocks_visible(&b, i, j));
+                assert_int_equal(seen[i][j], rt_blocks_visible(&b, 0, i, j));
         assert_true(turn > 0 || work < 150000); /* whole blocks would be 216,000 */
+        for (int64_t i = 0; i < 600; i++)
+            for (int64_t j = 0; j < 600; j++)
+                assert_int_equal(seen[i][j], t_mask_sees(&p, 0, q_pos[i], k_pos[j]));
         rt_blocks_reset(&b);
     }
 }

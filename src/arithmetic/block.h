@@ -12,13 +12,17 @@ typedef enum { RT_BLOCK_EMPTY, RT_BLOCK_PARTIAL, RT_BLOCK_FULL } rt_block_class;
 
 /* Positions of a tile with what each query sees, and the extremes of each block. */
 typedef struct {
+    const rt_problem *p;
+    bool interval; /* rt_mask_is_interval: then lo and hi say all */
     int64_t n_q, n_k;
-    const int64_t *k_pos;
-    int64_t *lo, *hi; /* n_q: keys [lo, hi) of each row */
+    const int64_t *q_pos, *k_pos;
+    int64_t *lo, *hi; /* n_q: keys [lo, hi) that hold what each row sees in any batch */
     int64_t n_qb, n_kb;
     int64_t *lo_min, *lo_max, *hi_min, *hi_max; /* n_qb: extremes over the rows that see any key */
     bool *any_empty;                            /* n_qb: some row of the block sees no key at all */
-    int64_t *k_min, *k_max;                     /* n_kb */
+    uint8_t *classes;       /* unless interval: (batches, n_qb, n_kb), found by looking at every pair */
+    int64_t batches;        /* B, or 1 where all see the same */
+    int64_t *k_min, *k_max; /* n_kb */
     int64_t block_q, block_k;
     int64_t *store;
     bool *store_flags;
@@ -28,12 +32,21 @@ rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *
                            const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k,
                            rt_blocks *out) RT_NODISCARD;
 void rt_blocks_reset(rt_blocks *b);
-rt_block_class rt_blocks_classify(const rt_blocks *b, int64_t qb, int64_t kb);
+rt_block_class rt_blocks_classify(const rt_blocks *b, int64_t batch, int64_t qb, int64_t kb);
 
-static inline bool rt_blocks_visible(const rt_blocks *b, int64_t row, int64_t key)
+static inline bool rt_blocks_visible(const rt_blocks *b, int64_t batch, int64_t row, int64_t key)
 {
-    return b->k_pos[key] >= b->lo[row] && b->k_pos[key] < b->hi[row];
+    return b->k_pos[key] >= b->lo[row] && b->k_pos[key] < b->hi[row] &&
+           (b->interval || rt_mask_visible(b->p, batch, b->q_pos[row], b->k_pos[key]));
 }
+/* Whether the row sees exactly one key, of all keys of the problem. */
+bool rt_blocks_alone(const rt_blocks *b, int64_t batch, int64_t row);
+/* seen[j] = 1 where the row sees key key0 + j, else 0; nk <= RT_BLOCK_SEEN. */
+enum { RT_BLOCK_SEEN = 1024 };
+void rt_blocks_seen(const rt_blocks *b, int64_t batch, int64_t row, int64_t key0, int64_t nk,
+                    uint8_t *seen);
+/* The same as 1.0 and 0.0. */
+void rt_blocks_vis(const rt_blocks *b, int64_t batch, int64_t row, int64_t key0, int64_t nk, double *vis);
 static inline int64_t rt_min64(int64_t a, int64_t b)
 {
     return a < b ? a : b;

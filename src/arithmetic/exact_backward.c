@@ -123,7 +123,7 @@ static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t
         const bool s_bad = p_bad || w->dout_bad[i] || isnan(*rt_part_at(&j->x->row[4], b, h, row0 + i));
         const bool far = w->dout_far[i] || *rt_part_at(&j->x->row[1], b, h, row0 + i) > DBL_MAX;
         for (int64_t k = 0; k < nk && (s_bad || far); k++) {
-            if (!rt_blocks_visible(j->blocks, row0 + i, key0 + k))
+            if (!rt_blocks_visible(j->blocks, b, row0 + i, key0 + k))
                 continue;
             if (far) {
                 fill(j->x->dq + 2, 1, b, h, row0 + i, RT_INF);
@@ -192,8 +192,7 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
         }
         const double *vis = NULL;
         if (cls == RT_BLOCK_PARTIAL) {
-            for (int64_t k = 0; k < nk; k++)
-                w->s.vis[k] = rt_blocks_visible(j->blocks, row0 + i, key0 + k) ? 1 : 0;
+            rt_blocks_vis(j->blocks, b, row0 + i, key0, nk, w->s.vis);
             vis = w->s.vis;
         }
         j->f->weights(nk, w->s.hi + i * K, w->s.lo + i * K, alpha, L, vis, ph, pl);
@@ -208,8 +207,7 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
         w->tau[i] =
             err_dp + *rt_part_at(&j->x->row[6], b, h, row0 + i) + 0x1p-100 * (dp_size + fabs(delta[0]));
         const double zero[2] = {0, 0};
-        const bool alone = j->blocks->hi[row0 + i] - j->blocks->lo[row0 + i] == 1,
-                   none = alone || isnan(delta[0]);
+        const bool alone = rt_blocks_alone(j->blocks, b, row0 + i), none = alone || isnan(delta[0]);
         j->f->gradient(nk, ph, pl, w->dp.hi + i * K, w->dp.lo + i * K, none ? zero : delta, dh, dl,
                        w->col_ds, w->col_p, w->top_ds, w->top_p, w->row[i]);
         if (none) { /* dS is exactly 0 (or NaN, which poison answers for) */
@@ -281,7 +279,7 @@ static void rows(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, scra
             w->doutc_scaled[i * Dv + d] = w->dout_clean[i * Dv + d] / w->doutc.scale[d];
     }
     for (int64_t kb = 0; kb < j->blocks->n_kb; kb++) {
-        const rt_block_class cls = rt_blocks_classify(j->blocks, qb, kb);
+        const rt_block_class cls = rt_blocks_classify(j->blocks, b, qb, kb);
         if (cls != RT_BLOCK_EMPTY)
             block(j, b, g, h, qb, kb, cls, w);
     }

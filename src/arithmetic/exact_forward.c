@@ -121,7 +121,7 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
     const double alpha[2] = {j->alpha.hi, j->alpha.lo}, a = fabs(j->alpha.hi);
 
     for (int64_t kb = 0; kb < j->blocks->n_kb; kb++) {
-        const rt_block_class cls = rt_blocks_classify(j->blocks, qb, kb);
+        const rt_block_class cls = rt_blocks_classify(j->blocks, j->b, qb, kb);
         if (cls == RT_BLOCK_EMPTY)
             continue;
         const int64_t key0 = kb * K, nk = rt_min64(K, j->keys->n - key0);
@@ -132,8 +132,7 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
             double *hi = w->s.hi + i * K, *lo = w->s.lo + i * K, top = -RT_INF, low = RT_INF;
             const double *vis = NULL;
             if (cls == RT_BLOCK_PARTIAL) {
-                for (int64_t x = 0; x < nk; x++)
-                    w->s.vis[x] = rt_blocks_visible(j->blocks, row0 + i, key0 + x) ? 1 : 0;
+                rt_blocks_vis(j->blocks, j->b, row0 + i, key0, nk, w->s.vis);
                 vis = w->s.vis;
             }
             for (int64_t x = 0; x < nk; x++) {
@@ -187,7 +186,7 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
         if (any_q || j->keys->any_bad || j->far_scale)
             for (int64_t i = 0; i < nq; i++)
                 for (int64_t x = 0; x < nk; x++) {
-                    if (!rt_blocks_visible(j->blocks, row0 + i, key0 + x))
+                    if (!rt_blocks_visible(j->blocks, j->b, row0 + i, key0 + x))
                         continue;
                     if (w->q_bad[i] || j->keys->k_bad[key0 + x])
                         w->row_nan[i] = true;

@@ -47,7 +47,7 @@ rt_status rt_mpfr_row_load(rt_context *ctx, const rt_exact_source *s, int64_t b,
     int64_t lo, hi;
     rt_mask_row(p, pos, &lo, &hi);
     memset(r, 0, sizeof *r);
-    r->n = hi - lo;
+    r->n = rt_mask_row_count(p, b, pos, INT64_MAX);
     r->key = rt_alloc(ctx, r->n, sizeof *r->key);
     r->v = rt_alloc(ctx, r->n * Dv + 2 * D, sizeof *r->v);
     r->class_of = rt_alloc(ctx, r->n, sizeof *r->class_of);
@@ -64,10 +64,12 @@ rt_status rt_mpfr_row_load(rt_context *ctx, const rt_exact_source *s, int64_t b,
     s->load(s->arg, RT_Q, b, pos, h, q);
     mpfr_t term;
     mpfr_init2(term, 110);
-    for (int64_t j = 0; j < r->n; j++) {
-        r->key[j] = lo + j;
-        s->load(s->arg, RT_K, b, lo + j, g, k);
-        s->load(s->arg, RT_V, b, lo + j, g, r->v + j * Dv);
+    for (int64_t j = 0, key = lo; j < r->n; j++, key++) {
+        while (!rt_mask_visible(p, b, pos, key))
+            key++;
+        r->key[j] = key;
+        s->load(s->arg, RT_K, b, key, g, k);
+        s->load(s->arg, RT_V, b, key, g, r->v + j * Dv);
         mpfr_init2(score[j], EXACT_BITS);
         rt_mpfr_dot(score[j], term, q, k, D);
         order[j] = &score[j];

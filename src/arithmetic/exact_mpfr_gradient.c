@@ -63,6 +63,8 @@ static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr
     const rt_problem *p = w->s->p;
     const int64_t D = p->dim, Dv = p->dim_v;
     rt_mpfr_row r;
+    if (w->t != RT_DQ && !rt_mask_visible(p, w->b, i, w->pos))
+        return RT_OK;
     RT_TRY(rt_mpfr_row_load(ctx, w->s, w->b, h, i, &r));
     if (r.n == 0) { /* dq of an empty row is 0 */
         rt_mpfr_row_reset(&r);
@@ -84,7 +86,9 @@ static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr
         mpfr_inits2(prec, weight[j], dp[j], (mpfr_ptr)0);
     const double size = rt_mpfr_weights(p, &r, weight, sum, alpha, shift);
     const double units = 4 * size + 2 * (double)r.n + 2 * (double)Dv + 2 * w->rows + 32;
-    const int64_t own = w->t == RT_DQ ? -1 : w->pos - r.key[0];
+    int64_t own = -1; /* the key that the gradient is of, where it is one */
+    for (int64_t j = 0; j < r.n && w->t != RT_DQ && own < 0; j++)
+        own = r.key[j] == w->pos ? j : -1;
     if (w->t == RT_DV) {
         mpfr_div(c, weight[own], sum, MPFR_RNDN);
         mpfr_mul_d(bound, c, units, MPFR_RNDU);
@@ -128,20 +132,17 @@ static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr
 }
 
 /* Multiplications that the rows of one evaluation take. */
-static double cost(const rt_problem *p, rt_tensor_id t, int64_t pos)
+static double cost(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t pos)
 {
-    int64_t lo, hi, a, b;
+    int64_t lo, hi;
     const double width = (double)(p->dim + p->dim_v);
-    if (t == RT_DQ) {
-        rt_mask_row(p, pos, &a, &b);
-        return (double)(b - a) * width;
-    }
+    if (t == RT_DQ)
+        return (double)rt_mask_row_count(p, b, pos, INT64_MAX) * width;
     rt_mask_column(p, pos, &lo, &hi);
     double pairs = 0;
-    for (int64_t i = lo; i < hi; i++) {
-        rt_mask_row(p, i, &a, &b);
-        pairs += (double)(b - a);
-    }
+    for (int64_t i = lo; i < hi; i++)
+        if (rt_mask_visible(p, b, i, pos))
+            pairs += (double)rt_mask_row_count(p, b, i, INT64_MAX);
     return pairs * width * (double)(p->heads_q / p->heads_kv);
 }
 
@@ -172,7 +173,7 @@ rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, r
     w.k = w.dout + p->dim_v;
     double spent = 0;
     for (mpfr_prec_t prec = FIRST_PRECISION; prec <= LAST_PRECISION && open > 0 && st == RT_OK; prec *= 2) {
-        spent += cost(p, t, pos) * (double)prec / FIRST_PRECISION;
+        spent += cost(p, t, b, pos) * (double)prec / FIRST_PRECISION;
         if (spent > WORK_CAP)
             break;
         mpfr_t alpha;

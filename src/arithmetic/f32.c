@@ -232,11 +232,19 @@ void rt_f32_rows_reset(rt_f32_rows *r)
     r->bad = NULL;
 }
 
-void rt_f32_mask_row(const rt_blocks *b, int64_t row, int64_t key0, int64_t nk, float *s)
+void rt_f32_mask_row(const rt_blocks *b, int64_t batch, int64_t row, int64_t key0, int64_t nk, float hidden,
+                     float *s)
 {
     const int64_t lo = b->lo[row], hi = b->hi[row], *pos = b->k_pos + key0;
+    if (b->interval) {
+        for (int64_t j = 0; j < nk; j++)
+            s[j] = pos[j] >= lo && pos[j] < hi ? s[j] : hidden;
+        return;
+    }
+    uint8_t seen[RT_BLOCK_SEEN];
+    rt_blocks_seen(b, batch, row, key0, nk, seen);
     for (int64_t j = 0; j < nk; j++)
-        s[j] = pos[j] >= lo && pos[j] < hi ? s[j] : (float)-RT_INF;
+        s[j] = seen[j] ? s[j] : hidden;
 }
 
 const rt_arithmetic_ops rt_arithmetic_f32 = {.name = "f32",

@@ -63,8 +63,9 @@ static inline float *rt_f32_packed(const rt_part *part, int64_t b, int64_t h, in
     return (float *)(void *)rt_part_at(part, b, h, row);
 }
 
-/* Row i's masked scores become -infinity. */
-void rt_f32_mask_row(const rt_blocks *b, int64_t row, int64_t key0, int64_t nk, float *s);
+/* What a row's hidden keys hold in s becomes `hidden`. */
+void rt_f32_mask_row(const rt_blocks *b, int64_t batch, int64_t row, int64_t key0, int64_t nk, float hidden,
+                     float *s);
 
 float rt_f32_alpha(const rt_problem *p); /* scale log2 e */
 

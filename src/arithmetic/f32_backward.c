@@ -46,7 +46,7 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
             continue;
         const double *dout = rt_part_at(&t->row[0], b, h, i);
         for (int64_t j = key0; j < key0 + nk; j++) {
-            if (!rt_blocks_visible(&f->blocks, i, j))
+            if (!rt_blocks_visible(&f->blocks, b, i, j))
                 continue;
             fill_nan(rt_f32_packed(&t->dq[0], b, h, i), f->q.width);
             fill_nan(rt_f32_packed(&t->dkv[0], b, g, j), f->q.width);
@@ -71,11 +71,9 @@ static bool gradient_row(const tile *f, int64_t b, int64_t h, int64_t row, bool 
         return isnan(m);
     }
     if (cut) {
-        rt_f32_mask_row(&f->blocks, row, key0, nk, p);
-        const int64_t lo = f->blocks.lo[row], hi = f->blocks.hi[row], *pos = f->blocks.k_pos + key0;
-        for (int64_t j = 0; j < nk;
-             j++) /* where dP overflowed, P = 0 alone would not keep a hidden key out */
-            ds[j] = pos[j] >= lo && pos[j] < hi ? ds[j] : 0;
+        rt_f32_mask_row(&f->blocks, b, row, key0, nk, (float)-RT_INF, p);
+        /* where dP overflowed, P = 0 alone would not keep a hidden key out */
+        rt_f32_mask_row(&f->blocks, b, row, key0, nk, 0, ds);
     }
     f->kernels->gradient(p, ds, nk, (float)m, (float)(1.0 / l), isfinite(delta) ? delta : 0);
     if (!isfinite(delta))
@@ -146,7 +144,7 @@ static void backward_unit(tile *f, int64_t unit, scratch *w)
         for (int64_t qb = 0; qb < f->blocks.n_qb; qb++) {
             if (t->fresh_q && kb == 0) /* the first unit of its turn */
                 zero_rows(&t->dq[0], b, h, qb * Q, rt_min64(Q, t->n_q - qb * Q));
-            backward_block(f, b, h, g, qb, kb, rt_blocks_classify(&f->blocks, qb, kb), w);
+            backward_block(f, b, h, g, qb, kb, rt_blocks_classify(&f->blocks, b, qb, kb), w);
             if (t->poke != NULL && omp_get_thread_num() == 0)
                 t->poke(t->poke_arg);
         }

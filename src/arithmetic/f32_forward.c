@@ -59,7 +59,7 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
     const int64_t Dv = f->v.width;
     for (int64_t i = 0; i < nq; i++)
         for (int64_t j = 0; j < nk; j++) {
-            if (!rt_blocks_visible(&f->blocks, row0 + i, key0 + j))
+            if (!rt_blocks_visible(&f->blocks, b, row0 + i, key0 + j))
                 continue;
             if (rt_f32_bad(&f->q, b, h, row0 + i) || rt_f32_bad(&f->k, b, g, key0 + j))
                 w->row_nan[i] = true;
@@ -82,7 +82,7 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
     }
     memset(w->acc, 0, (size_t)(nq * Dv) * sizeof *w->acc);
     for (int64_t kb = 0; kb < f->blocks.n_kb; kb++) {
-        const rt_block_class cls = rt_blocks_classify(&f->blocks, qb, kb);
+        const rt_block_class cls = rt_blocks_classify(&f->blocks, b, qb, kb);
         if (cls == RT_BLOCK_EMPTY)
             continue;
         const int64_t key0 = kb * K, nk = rt_min64(K, t->n_kv - key0);
@@ -98,7 +98,8 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
                         w->s, LD);
             for (int64_t i = 0; i < n; i++) {
                 if (x.cut)
-                    rt_f32_mask_row(&f->blocks, x.row0 + i, key0 + x.j0, keys, w->s + i * LD);
+                    rt_f32_mask_row(&f->blocks, b, x.row0 + i, key0 + x.j0, keys, (float)-RT_INF,
+                                    w->s + i * LD);
                 softmax_row(f->kernels, w->s + i * LD, keys, Dv, &w->m[i0 + i], &w->l[i0 + i],
                             w->acc + (i0 + i) * Dv);
             }

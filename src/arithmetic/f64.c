@@ -53,11 +53,19 @@ void rt_f64_rows_reset(rt_f64_rows *r)
 }
 
 /* What a masked key's slot holds never gets further than here. */
-void rt_f64_mask_row(const rt_blocks *b, int64_t row, int64_t key0, int64_t nk, double *s)
+void rt_f64_mask_row(const rt_blocks *b, int64_t batch, int64_t row, int64_t key0, int64_t nk,
+                     double hidden, double *s)
 {
     const int64_t lo = b->lo[row], hi = b->hi[row], *pos = b->k_pos + key0;
+    if (b->interval) {
+        for (int64_t j = 0; j < nk; j++)
+            s[j] = pos[j] >= lo && pos[j] < hi ? s[j] : hidden;
+        return;
+    }
+    uint8_t seen[RT_BLOCK_SEEN];
+    rt_blocks_seen(b, batch, row, key0, nk, seen);
     for (int64_t j = 0; j < nk; j++)
-        s[j] = pos[j] >= lo && pos[j] < hi ? s[j] : -RT_INF;
+        s[j] = seen[j] ? s[j] : hidden;
 }
 
 /* M-raw: m' = max; l' = l c + l_in c_in; acc' likewise, with c = exp(m - m').  An empty side leaves the

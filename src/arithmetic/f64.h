@@ -44,8 +44,9 @@ static inline bool rt_f64_bad(const rt_f64_rows *r, int64_t b, int64_t h, int64_
     return r->bad[(b * r->heads + h - h0) * r->rows + row];
 }
 
-/* Row's masked scores become -infinity. */
-void rt_f64_mask_row(const rt_blocks *b, int64_t row, int64_t key0, int64_t nk, double *s);
+/* What a row's hidden keys hold in s becomes `hidden`. */
+void rt_f64_mask_row(const rt_blocks *b, int64_t batch, int64_t row, int64_t key0, int64_t nk,
+                     double hidden, double *s);
 
 rt_status rt_f64_forward(rt_context *ctx, const rt_tile_data *t) RT_NODISCARD;
 rt_status rt_f64_backward(rt_context *ctx, const rt_tile_data *t) RT_NODISCARD;

@@ -65,7 +65,7 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
     for (int64_t i = 0; i < nq; i++)
         for (int64_t j = 0; j < nk; j++) {
             const int64_t i_pos = f->t->q_pos[row0 + i], j_pos = f->t->k_pos[key0 + j];
-            if (!rt_blocks_visible(&f->blocks, row0 + i, key0 + j) ||
+            if (!rt_blocks_visible(&f->blocks, b, row0 + i, key0 + j) ||
                 rt_score_hides(f->t->problem, b, h, i_pos, j_pos))
                 continue;
             if (rt_f64_bad(&f->q, b, h, f->t->q_head0, row0 + i) ||
@@ -111,7 +111,7 @@ static void forward_block(const tile *f, int64_t b, int64_t h, int64_t g, int64_
             if (bends)
                 rt_score_row(t->problem, b, h, t->q_pos[x.row0 + i], k_pos, keys, w->s + i * LD, NULL);
             if (x.cut)
-                rt_f64_mask_row(&f->blocks, x.row0 + i, key0 + x.j0, keys, w->s + i * LD);
+                rt_f64_mask_row(&f->blocks, b, x.row0 + i, key0 + x.j0, keys, -RT_INF, w->s + i * LD);
             softmax_row(f->kernels, w->s + i * LD, keys, Dv, &w->m[i0 + i], &w->l[i0 + i],
                         w->acc + (i0 + i) * Dv);
             if (drops)
@@ -137,7 +137,7 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
     }
     memset(w->acc, 0, (size_t)(nq * Dv) * sizeof(double));
     for (int64_t kb = 0; kb < f->blocks.n_kb; kb++) {
-        const rt_block_class cls = rt_blocks_classify(&f->blocks, qb, kb);
+        const rt_block_class cls = rt_blocks_classify(&f->blocks, b, qb, kb);
         if (cls != RT_BLOCK_EMPTY)
             forward_block(f, b, h, g, qb, kb, cls, w);
     }

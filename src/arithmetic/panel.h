@@ -33,7 +33,7 @@ static inline void rt_panel_span(const rt_blocks *b, int64_t key0, int64_t nk, r
         p->j0++;
     while (p->j1 > p->j0 && (pos[p->j1 - 1] < lo_min || pos[p->j1 - 1] >= hi_max))
         p->j1--;
-    p->cut = false;
+    p->cut = !b->interval && p->j0 < p->j1;
     for (int64_t j = p->j0; j < p->j1 && !p->cut; j++)
         p->cut = pos[j] < lo_max || pos[j] >= hi_min;
 }
