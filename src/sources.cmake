@@ -40,6 +40,14 @@ set(RT_SOURCES
   src/plan/ulysses.c
   src/plan/hybrid.c
   src/plan/pass_q.c
+  src/plan/rounds.c
+  src/plan/balanced.c
+  src/plan/adaptive.c
+  src/plan/chunked.c
+  src/plan/burst.c
+  src/plan/prefill.c
+  src/plan/groupcast.c
+  src/plan/decode.c
   src/plan/structure.c
   src/plan/grid.c
   src/plan/verify.c
@@ -47,6 +55,7 @@ set(RT_SOURCES
   src/plan/count.c
   src/plan/peak.c
   src/plan/print.c
+  src/plan/table.c
   # arithmetic
   src/arithmetic/declared.c
   src/arithmetic/blas.c

@@ -22,7 +22,7 @@ done
 LC_ALL=C sort -u ./*.flags >all.flags
 # No flag is hidden from every verb's help.
 for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
-    arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary \
+    arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary table \
     forward-only svg trace transport output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done

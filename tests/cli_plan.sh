@@ -40,6 +40,33 @@ ok "$RINGTRUE" plan --seqlen 64 --heads 2 --dim 8 --plan ring --ranks 4
 [ "$(grep -c '^  backward .* move .* DKV ' stdout.txt)" -eq 16 ] || fail "backward moves"
 grep -v '^[# ]' stdout.txt && fail "a line that is neither # nor a row"
 
+# The schedule as a table: DistFlashAttn's for P = 4, and its way back with one step more.
+ok "$RINGTRUE" plan --seqlen 64 --heads 2 --dim 8 --mask causal --plan balanced --ranks 4 --table
+cat >want.txt <<'EOF'
+  forward       0  q0k0  q1k1  q2k2  q3k3
+  forward       1  q3k0  q1k0  q2k1  q3k2
+  forward       2     .     .  q2k0  q3k1
+  backward      0  q0k0  q1k1  q2k2  q3k3
+  backward      1  q3k0  q1k0  q2k1  q3k2
+  backward      2     .     .  q2k0  q3k1
+  backward      3     .     .     .     .
+EOF
+grep -v '^#' stdout.txt | cmp - want.txt || fail "the table of balanced"
+prints '# pass       step rank0 rank1 rank2 rank3'
+ok "$RINGTRUE" plan --seqlen 12 --heads 2 --dim 8 --plan decode --ranks 3 --layout striped --table
+grep -qx '  forward       1 q0k0+q1k0+q2k0 q0k1+q1k1+q2k1 q0k2+q1k2+q2k2' stdout.txt || fail "several pairs in a cell"
+refuse 2 '--table: the table is text' "$RINGTRUE" plan --ranks 2 --table --json
+
+# Plans take parameters: a given grid of tiles, and what is wrong with one.
+ok "$RINGTRUE" plan --seqlen 64 --heads 2 --dim 8 --mask causal --plan adaptive:grid=10/11 --ranks 2 --table
+grep -qx '  forward       1     .  q1k0' stdout.txt || fail "a given grid"
+printf '10\n11\n' >grid.txt
+ok "$RINGTRUE" plan --seqlen 64 --heads 2 --dim 8 --mask causal --plan adaptive:grid=@grid.txt --ranks 2 --table
+grep -qx '  forward       1     .  q1k0' stdout.txt || fail "a grid from a file"
+refuse 2 'the grid lacks tile q1k0' "$RINGTRUE" plan --seqlen 64 --mask causal --plan adaptive:grid=10/01 --ranks 2
+refuse 3 "the grid's file 'none.txt' cannot be read" "$RINGTRUE" plan --seqlen 64 --plan adaptive:grid=@none.txt --ranks 2
+refuse 2 'join is "star"; it is one of tree, ag-rs, a2a' "$RINGTRUE" plan --seqlen 64 --plan decode:join=star --ranks 2
+
 # From a dump: its own layout, ranks and algorithm; flags override them.
 ok "$RINGTRUE" gen --seqlen 30 --heads 2 --dim 8 --mask causal -o in
 ok "$RINGTRUE" run in --plan ring --layout striped --ranks 3 -o out

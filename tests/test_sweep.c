@@ -82,10 +82,17 @@ static int64_t divisor(uint64_t *seed, int64_t n)
     return d;
 }
 
-/* One of the values that the table allows: "a | b | c", "a divisor of P", "a divisor of P/u", "1 .. Hkv". */
+enum { VALUE = 84 }; /* a grid of 9 x 9 digits fits */
+
+/* One of the values that the table allows: "a | b | c", "a divisor of P", "a divisor of P/u", "1 .. Hkv", .. */
 static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, int64_t ranks, int64_t *u,
-                       char value[32])
+                       char value[VALUE])
 {
+    if (strcmp(values, "ROW/ROW/.. | @FILE") == 0) { /* every tile, whether or not the mask needs it */
+        memset(value, '1', (size_t)(ranks * ranks));
+        value[ranks * ranks] = '\0';
+        return;
+    }
     if (strstr(values, " | ") != NULL) {
         int64_t n = 1;
         for (const char *c = values; (c = strstr(c, " | ")) != NULL; c += 3)
@@ -94,7 +101,7 @@ static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, 
         for (int64_t skip = pick(seed, 0, n - 1); skip > 0; skip--)
             from = strstr(from, " | ") + 3;
         const char *end = strstr(from, " | ");
-        (void)snprintf(value, 32, "%.*s", (int)(end != NULL ? end - from : (long)strlen(from)), from);
+        (void)snprintf(value, VALUE, "%.*s", (int)(end != NULL ? end - from : (long)strlen(from)), from);
         return;
     }
     int64_t n = 0;
@@ -106,9 +113,13 @@ static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, 
         n = pick(seed, 1, p->heads_kv);
     else if (strcmp(values, "1 .. P") == 0)
         n = pick(seed, 1, ranks);
+    else if (strcmp(values, "1 .. P - 1") == 0)
+        n = pick(seed, 1, ranks > 1 ? ranks - 1 : 1);
+    else if (strcmp(values, "0 ..") == 0)
+        n = pick(seed, 0, 5);
     else
         fail_msg("the sweep cannot read the values \"%s\"", values);
-    (void)snprintf(value, 32, "%lld", (long long)n);
+    (void)snprintf(value, VALUE, "%lld", (long long)n);
 }
 
 /* Variant 0 has no parameters; the others a random value for some of them. */
@@ -119,7 +130,7 @@ static void name_make(uint64_t *seed, const rt_planner *x, const rt_problem *p, 
     (void)snprintf(name, 96, "%s", x->name);
     for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL && variant > 0;
          each++) {
-        char value[32];
+        char value[VALUE];
         const bool divides = strncmp(each->values, "a divisor", 9) == 0; /* later ones depend on it */
         if (!divides && pick(seed, 0, 2) == 0)
             continue;

@@ -160,6 +160,7 @@ rt_status rt_plan_sent_across(rt_context *ctx, const rt_pass *pass, const rt_pro
 typedef struct {
     bool summary;  /**< counters only, no tiles and moves */
     bool verified; /**< say that rt_plan_verify has proved the plan */
+    bool table;    /**< text: who computes which pair of shards at which step, instead of tiles and moves */
 } rt_plan_print_options;
 
 /** Print the plan as text: `#` lines, then one row per tile and move.  And as a JSON object. */

@@ -66,6 +66,8 @@ static const struct {
     {"verify", 1026, NULL, PLAN, "say that the plan is proved (plan and run always prove it first)"},
     {"list", 1027, NULL, PLAN, "the planners, one a line"},
     {"summary", 1028, NULL, PLAN, "counters only, no tiles and moves"},
+    {"table", 1095, NULL, PLAN,
+     "who computes which pair of shards, steps by ranks, instead of tiles and moves"},
     {"forward-only", 1029, NULL, GEN | RUN, "no dout (gen), no backward (run)"},
     {"results", 1031, NULL, GEN, "family tracer: out, lse, dq, dk, dv too, by closed form, for any length"},
     {"iters", 1040, "N", BENCH, "timed repetitions (default 5)"},
@@ -347,6 +349,9 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return RT_OK;
     case 1028:
         o->summary = true;
+        return RT_OK;
+    case 1095:
+        o->table = true;
         return RT_OK;
     case 1029:
         o->forward_only = true;

@@ -36,7 +36,7 @@ typedef struct {
     bool peer;
     bool has_layout, has_remainder, has_ranks, has_plan;
     rt_remainder remainder_kind;
-    bool json, fingerprint, force, verify, list, summary, forward_only, results, full, quiet, help;
+    bool json, fingerprint, force, verify, list, summary, table, forward_only, results, full, quiet, help;
 } rt_options;
 
 /* Parse the arguments after the verb.  RT_ERR_ARG with one line on what is wrong. */

@@ -17,7 +17,8 @@ static rt_status show(rt_cli *c, const rt_problem *p, const rt_layout *l, const 
 {
     if (c->o->svg != NULL)
         RT_TRY(draw(c, p, l, plan));
-    const rt_plan_print_options how = {.summary = c->o->summary, .verified = c->o->verify};
+    const rt_plan_print_options how = {
+        .summary = c->o->summary, .verified = c->o->verify, .table = c->o->table};
     return c->o->json ? rt_plan_print_json(c->ctx, stdout, plan, p, l, &how)
                       : rt_plan_print(c->ctx, stdout, plan, p, l, &how);
 }
@@ -63,6 +64,9 @@ rt_status rt_cli_plan(rt_cli *c)
             list_planner(x);
         return RT_OK;
     }
+    if (o->table && o->json)
+        return rt_fail(c->ctx, RT_ERR_ARG,
+                       "--table: the table is text; --json has every tile. Hint: leave one of the two out");
     if (o->n_arguments > 0) {
         const char *flag = rt_options_problem_flag(o);
         if (flag != NULL)

@@ -282,6 +282,23 @@ reset_passes:
     return status;
 }
 
+rt_status rt_shard_grid(rt_context *ctx, const rt_pair_counter *c, uint8_t **out)
+{
+    const int32_t ranks = c->l->ranks;
+    uint8_t *grid = rt_alloc(ctx, (int64_t)ranks * ranks, 1);
+    if (grid == NULL)
+        return RT_ERR_NOMEM;
+    for (int32_t q = 0; q < ranks; q++) {
+        const rt_piece q_piece = rt_piece_whole(c->p, c->l, RT_SIDE_Q, q);
+        for (int32_t kv = 0; kv < ranks; kv++) {
+            const rt_piece kv_piece = rt_piece_whole(c->p, c->l, RT_SIDE_KV, kv);
+            grid[(int64_t)q * ranks + kv] = rt_pair_counter_count(c, &q_piece, &kv_piece) > 0;
+        }
+    }
+    *out = grid;
+    return RT_OK;
+}
+
 int64_t rt_pass_step_of_tile(const rt_pass *pass, int64_t i)
 {
     for (int64_t t = 0; t < pass->n_steps; t++) {

@@ -62,8 +62,15 @@ typedef rt_status (*rt_pass_fn)(rt_context *ctx, rt_builder *b, const rt_pair_co
 rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *l, rt_pass_fn make,
                          const void *arg, rt_plan *out) RT_NODISCARD;
 
+/* P x P bytes, rt_alloc: 1 where queries of shard q see keys of shard kv, at q * P + kv. */
+rt_status rt_shard_grid(rt_context *ctx, const rt_pair_counter *c, uint8_t **out) RT_NODISCARD;
+
 /* The step that holds tile (or move) number i of the pass; -1 if none does. */
 int64_t rt_pass_step_of_tile(const rt_pass *pass, int64_t i);
+
+/* The pass as a table of rows of steps and columns of ranks (src/plan/table.c); `name` begins each row. */
+rt_status rt_pass_table(rt_context *ctx, FILE *f, const rt_pass *pass, int32_t ranks,
+                        const char *name) RT_NODISCARD;
 
 /* A parameter of the plan's name; `otherwise` where it is not given.  RT_ERR_ARG names what is allowed. */
 rt_status rt_plan_option_number(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t least,
@@ -91,7 +98,20 @@ rt_status rt_plan_hybrid(rt_context *ctx, const rt_problem *p, const rt_layout *
                          rt_plan *out);
 rt_status rt_plan_pass_q(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
                          rt_plan *out);
+rt_status rt_plan_balanced(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                           const rt_plan_options *o, rt_plan *out);
+rt_status rt_plan_burst(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
+                        rt_plan *out);
+rt_status rt_plan_adaptive(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                           const rt_plan_options *o, rt_plan *out);
+rt_status rt_plan_groupcast(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                            const rt_plan_options *o, rt_plan *out);
+rt_status rt_plan_decode(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
+                         rt_plan *out);
+rt_status rt_plan_prefill(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                          const rt_plan_options *o, rt_plan *out);
 extern const rt_plan_parameter rt_ring_parameters[], rt_double_ring_parameters[],
-    rt_all_gather_parameters[], rt_ulysses_parameters[], rt_hybrid_parameters[];
+    rt_all_gather_parameters[], rt_ulysses_parameters[], rt_hybrid_parameters[], rt_adaptive_parameters[],
+    rt_groupcast_parameters[], rt_decode_parameters[], rt_prefill_parameters[];
 
 #endif

@@ -36,6 +36,20 @@ const rt_planner *rt_planners(void)
          rt_plan_hybrid},
         {"pass-q", "queries travel around the ring while KV stays; partial results go home and are joined",
          NULL, rt_plan_pass_q},
+        {"balanced", "DistFlashAttn: ranks whose own pairs are masked help others, and return the partial",
+         NULL, rt_plan_balanced},
+        {"burst",
+         "BurstAttention: the ring forward; backward Q and dO go round, dQ follows, dK and dV stay", NULL,
+         rt_plan_burst},
+        {"adaptive", "MindSpeed: greedy rounds over the tiles that the mask needs, within a budget",
+         rt_adaptive_parameters, rt_plan_adaptive},
+        {"groupcast", "MagiAttention: keys go only to ranks that see them, gradients back from those",
+         rt_groupcast_parameters, rt_plan_groupcast},
+        {"decode",
+         "few queries, a KV cache that stays: queries go out, partials are joined on the way home",
+         rt_decode_parameters, rt_plan_decode},
+        {"prefill", "a chunk of new queries on cached and new keys: a ring of keys or of queries",
+         rt_prefill_parameters, rt_plan_prefill},
         {NULL, NULL, NULL, NULL}};
     return planners;
 }

@@ -129,6 +129,7 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
                         const rt_layout *l, const rt_plan_print_options *o)
 {
     rt_counters c[2];
+    rt_status status = RT_OK;
     RT_TRY(counters_both(ctx, plan, p, l, c));
     text_head(f, plan, p, l);
     text_counters(f, &c[0], false);
@@ -136,7 +137,13 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
     if (o->verified)
         fprintf(f, "# verified: every visible pair once forward and once backward, every result home, no "
                    "buffer overwritten in use\n");
-    if (o->summary)
+    if (o->table) {
+        fprintf(f, "# qXkY: the rank computes queries of shard X against keys of shard Y; . nothing\n");
+        status = rt_pass_table(ctx, f, &plan->forward, plan->ranks, pass_name(false));
+        if (status == RT_OK)
+            status = rt_pass_table(ctx, f, &plan->backward, plan->ranks, pass_name(true));
+    }
+    if (o->summary || o->table)
         goto counted;
     fprintf(
         f,
@@ -154,7 +161,7 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
 counted:
     rt_counters_reset(&c[0]);
     rt_counters_reset(&c[1]);
-    return print_done(ctx, f);
+    return status == RT_OK ? print_done(ctx, f) : status;
 }
 
 static void json_piece(FILE *f, const char *key, const rt_piece *x)
