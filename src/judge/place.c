@@ -51,10 +51,11 @@ void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *pl
             const rt_side other = key_side ? RT_SIDE_Q : RT_SIDE_KV;
             const rt_piece *source = key_side ? &tile->q : &tile->kv;
             const int64_t *pos = rt_layout_positions(l, other, source->shard) + source->slot0;
-            const int64_t pairs = key_side
-                                      ? rt_mask_pairs(p, pos, source->slot1 - source->slot0, &e->pos, 1)
-                                      : rt_mask_pairs(p, &e->pos, 1, pos, source->slot1 - source->slot0);
-            if (pairs == 0)
+            bool any = false;
+            for (int64_t x = 0; x < source->slot1 - source->slot0 && !any; x++)
+                any = key_side ? rt_mask_visible(p, e->b, pos[x], e->pos)
+                               : rt_mask_visible(p, e->b, e->pos, pos[x]);
+            if (!any)
                 continue;
             if (listed++ == 8) {
                 append(text, size, ", ..");

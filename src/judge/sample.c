@@ -103,6 +103,10 @@ rt_status rt_judge_cost(rt_context *ctx, const rt_sweep *like, rt_sweep_work *wo
     p.mask = RT_MASK_FULL;
     p.documents = 0;
     p.cu_q = p.cu_k = NULL;
+    p.has_window = false;
+    p.prefix = p.n_slices = 0;
+    p.slices = NULL;
+    p.key_valid = p.dense = NULL;
     rt_sweep s = {0};
     rt_judge_options silent = *like->o; /* what is measured is not observed */
     silent.observe = NULL;
@@ -144,7 +148,7 @@ void rt_given_records(rt_sweep *s)
             const int64_t h = s->g * group + x / Sq, i = x % Sq;
             rt_row_record *r = &s->rows[x];
             memset(r, 0, sizeof *r);
-            r->keys = s->hi[i] - s->lo[i];
+            r->keys = s->interval ? s->hi[i] - s->lo[i] : rt_mask_row_count(p, s->b, i, 1);
             if (s->in->release != NULL && x % 1024 == 0)
                 s->in->release(s->in->arg);
             if (row == NULL || r->keys == 0) {

@@ -117,6 +117,23 @@ void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_
     }
 }
 
+int64_t rt_sweep_visible(const rt_sweep *s, int64_t i, const int64_t *pos, int64_t n, double *vis)
+{
+    const int64_t lo = s->lo[i], hi = s->hi[i];
+    int64_t count = 0;
+    uint8_t seen[RT_BLOCK_K];
+    if (!s->interval)
+        count = rt_mask_row_keys(s->p, s->b, i, pos, n, seen);
+    for (int64_t k = 0; k < n && !s->interval; k++)
+        vis[k] = seen[k] ? 1.0 : 0.0;
+    for (int64_t k = 0; k < n && s->interval; k++) {
+        const bool in = pos[k] >= lo && pos[k] < hi;
+        vis[k] = in ? 1.0 : 0.0;
+        count += in;
+    }
+    return count;
+}
+
 void rt_sweep_norms(const double *x, int64_t n, double *norm1, double *norm2)
 {
     double s1 = 0, s2 = 0;
@@ -235,6 +252,7 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
     s->k_max = s->v_max2 + p->dim_v;
     s->q_max = s->k_max + p->dim;
     s->g_max = s->q_max + p->dim;
+    s->interval = rt_mask_is_interval(p);
     for (int64_t i = 0; i < Sq; i++)
         rt_mask_row(p, i, &s->lo[i], &s->hi[i]);
     for (int64_t j = 0; j < Sk; j++) {

@@ -53,8 +53,9 @@ typedef struct rt_sweep {
     bool backward, any[RT_TENSOR_COUNT]; /* which tensors are judged */
     /* Grouped by kernel call (group.h): the keys of a row, forward and for dQ; the queries of a key; and plain blocks. */
     rt_cut key_groups, dq_groups, query_groups, keys, queries;
-    int32_t *again;            /* Sk: contributions to a key's gradients beyond the groups; NULL: none */
-    int64_t *lo, *hi;          /* Sq: keys [lo, hi) of each query */
+    int32_t *again;   /* Sk: contributions to a key's gradients beyond the groups; NULL: none */
+    bool interval;    /* of the mask: lo, hi, col_lo and col_hi say all; else they hold what is visible */
+    int64_t *lo, *hi; /* Sq: keys [lo, hi) of each query */
     int64_t *col_lo, *col_hi;  /* Sk: queries that see each key */
     int64_t *keys_all;         /* 0, 1, 2, .. Sk - 1 */
     int64_t b, g;              /* the batch and key head in hand */
@@ -101,6 +102,13 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w);
 /* Load the rows of a block, zero the elements that are not finite; bad[i] = 0, 1 or 2. */
 void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n,
                    int64_t width, double *out, uint8_t *bad);
+/* vis[k] = 1.0 where query i sees key pos[k] (n of them, at most RT_BLOCK_K), else 0.0; how many it sees. */
+int64_t rt_sweep_visible(const rt_sweep *s, int64_t i, const int64_t *pos, int64_t n, double *vis);
+/* Whether query i sees key j, which lies in [lo, hi) of i. */
+static inline bool rt_sweep_sees(const rt_sweep *s, int64_t i, int64_t j)
+{
+    return s->interval || rt_mask_visible(s->p, s->b, i, j);
+}
 /* 0 for a finite value, 1 for an infinity, 2 for a NaN. */
 static inline uint8_t rt_not_finite(double x)
 {

@@ -104,16 +104,14 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
         const double *restrict score = w->s + i * K;
         const rt_row_record *rec = &records[r->pos[i]];
         const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
-        if (hi <= x->pos[0] || lo > x->pos[x->nk - 1]) {
+        if (hi <= x->pos[0] || lo > x->pos[x->nk - 1] ||
+            rt_sweep_visible(s, r->pos[i], x->pos, x->nk, w->vis) == 0) {
             for (int64_t j = 0; j < x->nk; j++)
                 p[j] = ds[j] = pe[j] = pv[j] = py[j] = e[j] = var_ds[j] = y[j] = 0;
             continue;
         }
-        for (int64_t j = 0; j < x->nk; j++) {
-            const bool seen = x->pos[j] >= lo && x->pos[j] < hi;
-            w->vis[j] = seen ? 1.0 : 0.0;
-            p[j] = seen ? score[j] - rec->lse : -RT_INF;
-        }
+        for (int64_t j = 0; j < x->nk; j++)
+            p[j] = w->vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
         rt_exp_vector(p, x->nk);
         const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
         readings(s, &t, &g, rec, x, score, w->vis, p, ds, pe, pv, py, e, var_ds, y);
@@ -149,7 +147,7 @@ static bool mark_dims(const rt_sweep *s, int64_t key, double *row, uint8_t *unde
     bool any = false;
     for (int64_t h = 0; h < group; h++)
         for (int64_t i = s->col_lo[key]; i < s->col_hi[key]; i++) {
-            if (s->rows[h * s->p->seqlen_q + i].bad_g == 0)
+            if (s->rows[h * s->p->seqlen_q + i].bad_g == 0 || !rt_sweep_sees(s, i, key))
                 continue;
             s->in->load(s->in->arg, RT_DOUT, s->b, i, s->g * group + h, row);
             for (int64_t d = 0; d < Dv; d++) {
@@ -209,6 +207,19 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
     }
 }
 
+/* How many queries see each key. */
+static void count_rows(const rt_sweep *s, const key_block *x, int64_t *rows)
+{
+    uint8_t seen[K];
+    for (int64_t j = 0; j < x->nk; j++)
+        rows[j] = s->interval ? s->col_hi[x->pos[j]] - s->col_lo[x->pos[j]] : 0;
+    for (int64_t i = x->lo; i < x->hi && !s->interval; i++) {
+        (void)rt_mask_row_keys(s->p, s->b, i, x->pos, x->nk, seen);
+        for (int64_t j = 0; j < x->nk; j++)
+            rows[j] += seen[j];
+    }
+}
+
 void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
 {
     const int64_t D = s->p->dim, Dv = s->p->dim_v, group = s->p->heads_q / s->p->heads_kv;
@@ -227,7 +238,11 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
             x.lo = rt_min64(x.lo, lo);
             x.hi = rt_max64(x.hi, hi);
         }
-        const rt_sum_terms sum = rt_sweep_sum_terms(&s->budget, lo < hi ? (hi - lo) * group : 0);
+    }
+    int64_t rows[K];
+    count_rows(s, &x, rows);
+    for (int64_t j = 0; j < x.nk; j++) {
+        const rt_sum_terms sum = rt_sweep_sum_terms(&s->budget, rows[j] * group);
         x.s_det[j] = sum.det;
         x.s_var[j] = sum.var;
         x.s_sys[j] = sum.sys;

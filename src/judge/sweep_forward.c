@@ -32,7 +32,7 @@ static bool gather(const rt_sweep *s, const rt_cut *c, const row_block *r, int64
                    key_block *x, rt_sweep_work *w, bool *full)
 {
     int64_t lo_min = INT64_MAX, hi_max = INT64_MIN;
-    *full = true;
+    *full = s->interval;
     for (int64_t i = 0; i < r->nq; i++) {
         const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
         if (lo < hi) {
@@ -67,14 +67,11 @@ static bool gather(const rt_sweep *s, const rt_cut *c, const row_block *r, int64
 static int64_t visible(const rt_sweep *s, const row_block *r, int64_t i, const key_block *x, bool full,
                        double *vis)
 {
-    const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
-    int64_t n = 0;
-    for (int64_t j = 0; j < x->nk; j++) {
-        const bool seen = full || (x->pos[j] >= lo && x->pos[j] < hi);
-        vis[j] = seen ? 1.0 : 0.0;
-        n += seen;
-    }
-    return n;
+    if (!full)
+        return rt_sweep_visible(s, r->pos[i], x->pos, x->nk, vis);
+    for (int64_t j = 0; j < x->nk; j++)
+        vis[j] = 1.0;
+    return x->nk;
 }
 
 /* Pass 1: the maximum and the sum of exponentials of every row, hence L. */
@@ -214,6 +211,8 @@ static void mark_bad(const rt_sweep *s, row_block *r)
         uint8_t p = r->keys[i] > 0 ? r->q_bad[i] : 0, v = 0;
         if (s->any_bad)
             for (int64_t j = lo; j < hi; j++) {
+                if ((s->k_bad[j] == 0 && s->v_bad[j] == 0) || !rt_sweep_sees(s, r->pos[i], j))
+                    continue;
                 p = s->k_bad[j] > p ? s->k_bad[j] : p;
                 v = s->v_bad[j] > v ? s->v_bad[j] : v;
             }
@@ -234,7 +233,7 @@ static bool mark_output(const rt_sweep *s, const row_block *r, int64_t i, rt_swe
         return r->bad_p[i] > 0;
     bool any = r->bad_p[i] > 0;
     for (int64_t j = s->lo[r->pos[i]]; j < s->hi[r->pos[i]]; j++) {
-        if (s->v_bad[j] == 0)
+        if (s->v_bad[j] == 0 || !rt_sweep_sees(s, r->pos[i], j))
             continue;
         double *v = w->row;
         s->in->load(s->in->arg, RT_V, s->b, j, s->g, v);
