@@ -125,7 +125,7 @@ static void test_bits(void **state)
 
 enum { M = 45, NN = 37, KK = 53, LDC = 41, BITS = 23 };
 
-static double sums[7 * RT_CHECK_MAX];
+static double sums[9 * RT_CHECK_MAX];
 
 static void integers(double *a, int64_t n, int bits, uint64_t *s)
 {

@@ -40,7 +40,7 @@ static rt_status scratch_create(rt_context *ctx, const rt_problem *p, int64_t n_
                              QK,    QK,    QK,    QK,     QK,    QK,     K,
                              QK,    QK,    QK,    QK,     QK,    QK,     K * X,
                              K * X, K * X, Q * D, Q * Dv, Q * D, Q * Dv, K,
-                             K,     K,     K,     K,      K,     K + X,  7 * RT_CHECK_MAX};
+                             K,     K,     K,     K,      K,     K + X,  9 * RT_CHECK_MAX};
     double **const at[] = {&w->s.s[0],    &w->s.s[1],       &w->s.s[2],   &w->s.hi,    &w->s.lo,
                            &w->s.extra,   &w->s.vis,        &w->dp.s[0],  &w->dp.s[1], &w->dp.s[2],
                            &w->dp.hi,     &w->dp.lo,        &w->dp.extra, &w->dp.vis,  &w->p[0],

@@ -30,7 +30,7 @@ static rt_status scratch_create(rt_context *ctx, const rt_problem *p, rt_gemm_fn
 {
     const int64_t D = p->dim, Dv = p->dim_v;
     const int64_t sizes[] = {Q * K,  Q * K,  Q * K,  Q * K, Q * K, Q * K,      K,  Q * K,           Q * K,
-                             Q * Dv, Q * Dv, Q * Dv, Q * D, Dv,    3 * Q * Dv, Dv, 7 * RT_CHECK_MAX};
+                             Q * Dv, Q * Dv, Q * Dv, Q * D, Dv,    3 * Q * Dv, Dv, 9 * RT_CHECK_MAX};
     double **const at[] = {&w->s.s[0],  &w->s.s[1], &w->s.s[2], &w->s.hi,  &w->s.lo,     &w->s.extra,
                            &w->s.vis,   &w->p1,     &w->p2,     &w->big,   &w->small,    &w->more,
                            &w->q_clean, &w->unit,   &w->acc,    &w->v_top, &w->gemm.sums};

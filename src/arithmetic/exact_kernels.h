@@ -3,6 +3,7 @@
 #ifndef RT_ARITHMETIC_EXACT_KERNELS_H
 #define RT_ARITHMETIC_EXACT_KERNELS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { RT_P_BITS = 25 }; /* of the leading slice of a probability */
@@ -29,6 +30,16 @@ typedef struct {
     /* acc += (big + small) scale row_scale, scale per element; big an integer, small rounded. */
     void (*accumulate)(int64_t n, const double *big, const double *small, const double *scale,
                        double row_scale, double *acc_hi, double *acc_lo);
+
+    /* Sums for checks of products, in any order: the caller knows that they are exact, or bounds their rounding.
+     * out[i] = sum over x of op(A)(i, x), A (rows, inner); trans: stored (inner, rows). */
+    void (*sum_rows)(bool trans, int64_t rows, int64_t inner, const double *a, int64_t lda, double *out);
+    /* high[i], low[i] = sum over x of op(A)(i, x) w[x] for w = w_high, w_low; w_low (and low) may be NULL. */
+    void (*times)(bool trans, int64_t rows, int64_t inner, const double *a, int64_t lda,
+                  const double *w_high, const double *w_low, double *high, double *low);
+    /* Row and column sums of C (m, n), each in a high part (of multiples of 2^27) and a low part. */
+    void (*sums_apart)(int64_t m, int64_t n, const double *c, int64_t ldc, double *row_high,
+                       double *row_low, double *column_high, double *column_low);
 } rt_exact_kernels;
 
 const rt_exact_kernels *rt_exact_kernels_here(void);

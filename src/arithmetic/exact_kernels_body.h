@@ -176,4 +176,95 @@ static void accumulate(int64_t n, const double *big, const double *small, const 
     }
 }
 
-const rt_exact_kernels RT_KERNELS = {scores, probabilities, weights, gradient, cut, accumulate};
+static void sum_rows(bool trans, int64_t rows, int64_t inner, const double *a, int64_t lda, double *out)
+{
+    if (!trans) {
+        for (int64_t i = 0; i < rows; i++) {
+            rt_v s = rt_v_set(0);
+            for (int64_t x = 0; x < inner; x += RT_W)
+                s += get(a + i * lda, x, inner);
+            out[i] = lanes_sum(s);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += RT_W) {
+        rt_v s = rt_v_set(0);
+        for (int64_t x = 0; x < inner; x++)
+            s += get(a + x * lda, i, rows);
+        put(out, i, rows, s);
+    }
+}
+
+enum { AT_ONCE = 4 }; /* rows of a matrix that share what is loaded of a vector */
+
+static void times(bool trans, int64_t rows, int64_t inner, const double *a, int64_t lda,
+                  const double *w_high, const double *w_low, double *high, double *low)
+{
+    if (trans) {
+        for (int64_t i = 0; i < rows; i += RT_W) {
+            rt_v h = rt_v_set(0), l = rt_v_set(0);
+            for (int64_t x = 0; x < inner; x++) {
+                const rt_v y = get(a + x * lda, i, rows);
+                h += y * w_high[x];
+                if (w_low != NULL)
+                    l += y * w_low[x];
+            }
+            put(high, i, rows, h);
+            if (w_low != NULL)
+                put(low, i, rows, l);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += AT_ONCE) {
+        const int64_t n = rows - i < AT_ONCE ? rows - i : AT_ONCE;
+        rt_v h[AT_ONCE], l[AT_ONCE];
+        for (int64_t r = 0; r < AT_ONCE; r++)
+            h[r] = l[r] = rt_v_set(0);
+        for (int64_t x = 0; x < inner; x += RT_W) {
+            const rt_v wh = get(w_high, x, inner), wl = w_low != NULL ? get(w_low, x, inner) : rt_v_set(0);
+            for (int64_t r = 0; r < n; r++) {
+                const rt_v y = get(a + (i + r) * lda, x, inner);
+                h[r] += y * wh;
+                l[r] += y * wl;
+            }
+        }
+        for (int64_t r = 0; r < n; r++) {
+            high[i + r] = lanes_sum(h[r]);
+            if (w_low != NULL)
+                low[i + r] = lanes_sum(l[r]);
+        }
+    }
+}
+
+static void sums_apart(int64_t m, int64_t n, const double *c, int64_t ldc, double *row_high,
+                       double *row_low, double *column_high, double *column_low)
+{
+    const rt_v magic = rt_v_set(0x1.8p79);
+    memset(column_high, 0, (size_t)n * sizeof *column_high);
+    memset(column_low, 0, (size_t)n * sizeof *column_low);
+    for (int64_t i = 0; i < m; i += AT_ONCE) {
+        const int64_t rows = m - i < AT_ONCE ? m - i : AT_ONCE;
+        rt_v h[AT_ONCE], l[AT_ONCE];
+        for (int64_t r = 0; r < AT_ONCE; r++)
+            h[r] = l[r] = rt_v_set(0);
+        for (int64_t j = 0; j < n; j += RT_W) {
+            rt_v ch = get(column_high, j, n), cl = get(column_low, j, n);
+            for (int64_t r = 0; r < rows; r++) {
+                const rt_v x = get(c + (i + r) * ldc, j, n), xh = (x + magic) - magic, xl = x - xh;
+                h[r] += xh;
+                l[r] += xl;
+                ch += xh;
+                cl += xl;
+            }
+            put(column_high, j, n, ch);
+            put(column_low, j, n, cl);
+        }
+        for (int64_t r = 0; r < rows; r++) {
+            row_high[i + r] = lanes_sum(h[r]);
+            row_low[i + r] = lanes_sum(l[r]);
+        }
+    }
+}
+
+const rt_exact_kernels RT_KERNELS = {scores,     probabilities, weights, gradient,  cut,
+                                     accumulate, sum_rows,      times,   sums_apart};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arithmetic/block.h"
+#include "arithmetic/exact_kernels.h"
 
 rt_status rt_slices_reserve(rt_context *ctx, rt_slices *s, int64_t rows, int64_t width)
 {
@@ -143,72 +144,6 @@ void rt_gemm_plain(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const doub
     }
 }
 
-/* An integer of up to 62 bits as a sum of doubles: high parts (multiples of 2^27) and low parts sum exactly on their own. */
-static const double high_magic = 0x1.8p79;
-
-enum {
-    LANES = 8
-}; /* independent sums, so that the compiler may use vectors; exact ones, so their order is free */
-
-/* out[i] = sum over x of op(M)(i, x): row sums of a (rows, inner) matrix; trans: it is stored (inner, rows). */
-static void sum_rows(bool trans, int64_t rows, int64_t inner, const double *restrict a, int64_t lda,
-                     double *restrict out)
-{
-    memset(out, 0, (size_t)rows * sizeof *out);
-    if (trans) {
-        for (int64_t x = 0; x < inner; x++)
-            for (int64_t i = 0; i < rows; i++)
-                out[i] += a[x * lda + i];
-        return;
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        double s[LANES] = {0};
-        const double *row = a + i * lda;
-        int64_t x = 0;
-        for (; x + LANES <= inner; x += LANES)
-            for (int z = 0; z < LANES; z++)
-                s[z] += row[x + z];
-        for (; x < inner; x++)
-            s[0] += row[x];
-        out[i] = ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
-    }
-}
-
-/* high[i], low[i] = sum over x of op(M)(i, x) w[x], w = w_high + w_low. */
-static void times(bool trans, int64_t rows, int64_t inner, const double *restrict a, int64_t lda,
-                  const double *restrict w_high, const double *restrict w_low, double *restrict high,
-                  double *restrict low)
-{
-    memset(high, 0, (size_t)rows * sizeof *high);
-    memset(low, 0, (size_t)rows * sizeof *low);
-    if (trans) {
-        for (int64_t x = 0; x < inner; x++) {
-            const double wh = w_high[x], wl = w_low[x];
-            for (int64_t i = 0; i < rows; i++) {
-                high[i] += a[x * lda + i] * wh;
-                low[i] += a[x * lda + i] * wl;
-            }
-        }
-        return;
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        double h[LANES] = {0}, l[LANES] = {0};
-        const double *row = a + i * lda;
-        int64_t x = 0;
-        for (; x + LANES <= inner; x += LANES)
-            for (int z = 0; z < LANES; z++) {
-                h[z] += row[x + z] * w_high[x + z];
-                l[z] += row[x + z] * w_low[x + z];
-            }
-        for (; x < inner; x++) {
-            h[0] += row[x] * w_high[x];
-            l[0] += row[x] * w_low[x];
-        }
-        high[i] = ((h[0] + h[4]) + (h[1] + h[5])) + ((h[2] + h[6]) + (h[3] + h[7]));
-        low[i] = ((l[0] + l[4]) + (l[1] + l[5])) + ((l[2] + l[6]) + (l[3] + l[7]));
-    }
-}
-
 /* w = w_high + w_low, w_high a multiple of 2^16 */
 static void split(int64_t n, const double *restrict w, double *restrict w_high, double *restrict w_low)
 {
@@ -228,48 +163,25 @@ static bool same_integer(double high, double low, double other_high, double othe
 
 /* Both checksums of C (m, n) = op(A) op(B). */
 static bool sums_agree(const rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
-                       const double *a, int64_t lda, const double *b, int64_t ldb, const double *restrict c,
+                       const double *a, int64_t lda, const double *b, int64_t ldb, const double *c,
                        int64_t ldc)
 {
+    const rt_exact_kernels *f = rt_exact_kernels_here();
     double *w = g->sums, *w_high = w + RT_CHECK_MAX, *w_low = w_high + RT_CHECK_MAX,
-           *restrict c_high = w_low + RT_CHECK_MAX, *restrict c_low = c_high + RT_CHECK_MAX,
-           *high = c_low + RT_CHECK_MAX, *low = high + RT_CHECK_MAX;
+           *c_high = w_low + RT_CHECK_MAX, *c_low = c_high + RT_CHECK_MAX, *r_high = c_low + RT_CHECK_MAX,
+           *r_low = r_high + RT_CHECK_MAX, *high = r_low + RT_CHECK_MAX, *low = high + RT_CHECK_MAX;
+    f->sums_apart(m, n, c, ldc, r_high, r_low, c_high, c_low);
     /* rows of C against A (B 1): B 1 are the row sums of op(B), (k, n) */
-    sum_rows(tb, k, n, b, ldb, w);
+    f->sum_rows(tb, k, n, b, ldb, w);
     split(k, w, w_high, w_low);
-    times(ta, m, k, a, lda, w_high, w_low, high, low);
-    memset(c_high, 0, (size_t)n * sizeof *c_high);
-    memset(c_low, 0, (size_t)n * sizeof *c_low);
-    for (int64_t i = 0; i < m; i++) {
-        double rh[LANES] = {0}, rl[LANES] = {0};
-        const double *row = c + i * ldc;
-        int64_t j = 0;
-        for (; j + LANES <= n; j += LANES)
-            for (int z = 0; z < LANES; z++) {
-                const double h = (row[j + z] + high_magic) - high_magic, l = row[j + z] - h;
-                rh[z] += h;
-                rl[z] += l;
-                c_high[j + z] += h;
-                c_low[j + z] += l;
-            }
-        for (; j < n; j++) {
-            const double h = (row[j] + high_magic) - high_magic, l = row[j] - h;
-            rh[0] += h;
-            rl[0] += l;
-            c_high[j] += h;
-            c_low[j] += l;
-        }
-        for (int z = 1; z < LANES; z++) {
-            rh[0] += rh[z];
-            rl[0] += rl[z];
-        }
-        if (!same_integer(rh[0], rl[0], high[i], low[i]))
+    f->times(ta, m, k, a, lda, w_high, w_low, high, low);
+    for (int64_t i = 0; i < m; i++)
+        if (!same_integer(r_high[i], r_low[i], high[i], low[i]))
             return false;
-    }
     /* columns of C against (1 A) B: 1 A are the column sums of op(A), (m, k) */
-    sum_rows(!ta, k, m, a, lda, w);
+    f->sum_rows(!ta, k, m, a, lda, w);
     split(k, w, w_high, w_low);
-    times(!tb, n, k, b, ldb, w_high, w_low, high, low);
+    f->times(!tb, n, k, b, ldb, w_high, w_low, high, low);
     for (int64_t j = 0; j < n; j++)
         if (!same_integer(c_high[j], c_low[j], high[j], low[j]))
             return false;
@@ -304,18 +216,17 @@ double rt_gemm_rounded(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t 
      * k n a_max b_max; an element that is off by more than twice that shows in its row. */
     const double wide = (double)(n > m ? n : m),
                  tolerance = 2 * (double)(k + n + m) * 0x1p-53 * (double)k * wide * a_max * b_max;
-    double *w = g->sums, *want = w + RT_CHECK_MAX, *got = want + RT_CHECK_MAX, *none = got + RT_CHECK_MAX,
-           *zero = none + RT_CHECK_MAX;
+    const rt_exact_kernels *f = rt_exact_kernels_here();
+    double *w = g->sums, *want = w + RT_CHECK_MAX, *got = want + RT_CHECK_MAX;
     bool right = true;
-    memset(zero, 0, (size_t)k * sizeof *zero);
-    sum_rows(tb, k, n, b, ldb, w);
-    times(ta, m, k, a, lda, w, zero, want, none);
-    sum_rows(false, m, n, c, ldc, got);
+    f->sum_rows(tb, k, n, b, ldb, w);
+    f->times(ta, m, k, a, lda, w, NULL, want, NULL);
+    f->sum_rows(false, m, n, c, ldc, got);
     for (int64_t i = 0; i < m; i++)
         right = right && fabs(got[i] - want[i]) <= tolerance;
-    sum_rows(!ta, k, m, a, lda, w);
-    times(!tb, n, k, b, ldb, w, zero, want, none);
-    sum_rows(true, n, m, c, ldc, got);
+    f->sum_rows(!ta, k, m, a, lda, w);
+    f->times(!tb, n, k, b, ldb, w, NULL, want, NULL);
+    f->sum_rows(true, n, m, c, ldc, got);
     for (int64_t j = 0; j < n; j++)
         right = right && fabs(got[j] - want[j]) <= tolerance;
     if (!right) {

@@ -51,7 +51,7 @@ void rt_gemm_openblas(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const d
 typedef struct {
     rt_gemm_fn gemm;
     int64_t products, wrong; /* taken; found wrong by a checksum and computed again by plain loops */
-    double *sums;            /* scratch, 7 * RT_CHECK_MAX */
+    double *sums;            /* scratch, 9 * RT_CHECK_MAX */
 } rt_checked_gemm;
 enum { RT_CHECK_MAX = 4096 }; /* no dimension of a checked product is larger */
 

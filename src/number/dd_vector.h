@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
+/* 2^(j/32), nearest double and the rest (dd.c). */
+extern const double rt_exp2_32nds[2][32];
+
 typedef double rt_v __attribute__((vector_size(8 * RT_W)));
 typedef int64_t rt_vi __attribute__((vector_size(8 * RT_W)));
 typedef struct {
@@ -92,35 +95,52 @@ static inline rt_vdd rt_vdd_mul(rt_vdd a, rt_vdd b)
     return rt_vquick(p.hi, p.lo + (a.hi * b.lo + a.lo * b.hi));
 }
 
+/* table[bits & 31], lane by lane */
+static inline rt_v rt_v_lookup32(const double *table, rt_vi bits)
+{
+#if defined(__AVX512F__) && RT_W == 8
+    const __m512i at = (__m512i)bits;
+    const __m512d low = _mm512_permutex2var_pd(_mm512_loadu_pd(table), at, _mm512_loadu_pd(table + 8)),
+                  high =
+                      _mm512_permutex2var_pd(_mm512_loadu_pd(table + 16), at, _mm512_loadu_pd(table + 24));
+    return (rt_v)_mm512_mask_blend_pd(_mm512_test_epi64_mask(at, _mm512_set1_epi64(16)), low, high);
+#elif defined(__AVX2__) && RT_W == 4
+    return (rt_v)_mm256_i64gather_pd(table, (__m256i)(bits & 31), 8);
+#else
+    rt_v v;
+    for (int i = 0; i < RT_W; i++)
+        v[i] = table[bits[i] & 31];
+    return v;
+#endif
+}
+
 /* exp: the steps and the proof are in dd_exp_body.h. */
 static inline rt_vdd rt_vdd_exp(rt_v y_hi, rt_v y_lo)
 {
     const rt_vi dead = y_hi < -600.0;
     const rt_v yh = rt_v_select(dead, rt_v_set(-600), y_hi), yl = rt_v_select(dead, rt_v_set(0), y_lo);
-    const rt_v shifted = yh * 0x1.71547652b82fep+0 + 0x1.8p52, k = shifted - 0x1.8p52;
-    const rt_vdd kl2 = rt_vtwo_prod(k, rt_v_set(0x1.a39ef35793c76p-33));
-    rt_vdd r = rt_vtwo_sum(yh - k * 0x1.62e42feep-1, -kl2.hi);
-    r = rt_vquick(r.hi, r.lo + (yl - kl2.lo - k * 0x1.cc01f97b57a08p-87));
-    const rt_vdd t = {r.hi * 0x1p-5, r.lo * 0x1p-5};
-    const rt_v x = t.hi;
-    const rt_v q = 0x1.1111111111111p-7 +
-                   x * (0x1.6c16c16c16c17p-10 +
-                        x * (0x1.a01a01a01a01ap-13 +
-                             x * (0x1.a01a01a01a01ap-16 +
-                                  x * (0x1.71de3a556c734p-19 +
-                                       x * (0x1.27e4fb7789f5cp-22 + x * 0x1.ae64567f544e4p-26)))));
-    const rt_vdd i3 = rt_vquick(rt_v_set(0x1.5555555555555p-3),
-                                0x1.5555555555555p-57 + x * (0x1.5555555555555p-5 + x * q));
-    rt_vdd e = rt_vdd_add_d(rt_vdd_mul(t, i3), rt_v_set(0.5));
-    e = rt_vdd_add(t, rt_vdd_mul(rt_vdd_mul(t, t), e));
-    for (int s = 0; s < 5; s++) {
-        const rt_vdd sq = rt_vdd_mul(e, e);
-        const rt_vdd twice = {2 * e.hi, 2 * e.lo};
-        e = rt_vdd_add(twice, sq);
-    }
-    e = rt_vdd_add_d(e, rt_v_set(1));
-    const rt_v two_k = rt_v_select(dead, rt_v_set(0), (rt_v)(((rt_vi)shifted + 1023) << 52));
-    return (rt_vdd){e.hi * two_k, e.lo * two_k};
+    const rt_v shifted = yh * 0x1.71547652b82fep+5 + 0x1.8p52, k = shifted - 0x1.8p52;
+    const rt_vdd kl2 = rt_vtwo_prod(k, rt_v_set(0x1.cf79abc9e3b3ap-45));
+    rt_vdd r = rt_vtwo_sum(yh - k * 0x1.62e42fefap-6, -kl2.hi);
+    r = rt_vquick(r.hi, r.lo + (yl - kl2.lo + k * 0x1.ff0342542fc33p-99));
+    const rt_v x = r.hi;
+    const rt_vdd square = rt_vtwo_prod(x, x);
+    const rt_v cubic =
+        (square.hi * x) *
+        (0x1.5555555555555p-3 +
+         x * (0x1.5555555555555p-5 +
+              x * (0x1.1111111111111p-7 +
+                   x * (0x1.6c16c16c16c17p-10 + x * (0x1.a01a01a01a01ap-13 + x * 0x1.a01a01a01a01ap-16)))));
+    rt_vdd e = rt_vquick(x, 0.5 * square.hi);
+    e = rt_vquick(e.hi, e.lo + ((r.lo + (0.5 * square.lo + x * r.lo)) + cubic));
+    const rt_v t_hi = rt_v_lookup32(rt_exp2_32nds[0], (rt_vi)shifted),
+               t_lo = rt_v_lookup32(rt_exp2_32nds[1], (rt_vi)shifted);
+    const rt_vdd te = rt_vtwo_prod(t_hi, e.hi);
+    rt_vdd p = rt_vquick(t_hi, te.hi);
+    p = rt_vquick(p.hi, p.lo + (te.lo + (t_lo + (t_hi * e.lo + t_lo * e.hi))));
+    /* k = 32 n + j: n in the exponent's place (the bits above it drop out) */
+    const rt_v two_n = rt_v_select(dead, rt_v_set(0), (rt_v)((((rt_vi)shifted >> 5) + 1023) << 52));
+    return (rt_vdd){p.hi * two_n, p.lo * two_n};
 }
 
 #endif
