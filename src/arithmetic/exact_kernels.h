@@ -40,6 +40,9 @@ typedef struct {
     /* Row and column sums of C (m, n), each in a high part (of multiples of 2^27) and a low part. */
     void (*sums_apart)(int64_t m, int64_t n, const double *c, int64_t ldc, double *row_high,
                        double *row_low, double *column_high, double *column_low);
+    /* Row and column sums of |A|, A (rows, inner). */
+    void (*sums_abs)(int64_t rows, int64_t inner, const double *a, int64_t lda, double *row,
+                     double *column);
 } rt_exact_kernels;
 
 const rt_exact_kernels *rt_exact_kernels_here(void);

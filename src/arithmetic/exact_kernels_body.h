@@ -266,5 +266,19 @@ static void sums_apart(int64_t m, int64_t n, const double *c, int64_t ldc, doubl
     }
 }
 
-const rt_exact_kernels RT_KERNELS = {scores,     probabilities, weights, gradient,  cut,
-                                     accumulate, sum_rows,      times,   sums_apart};
+static void sums_abs(int64_t rows, int64_t inner, const double *a, int64_t lda, double *row, double *column)
+{
+    memset(column, 0, (size_t)inner * sizeof *column);
+    for (int64_t i = 0; i < rows; i++) {
+        rt_v s = rt_v_set(0);
+        for (int64_t x = 0; x < inner; x += RT_W) {
+            const rt_v y = rt_v_abs(get(a + i * lda, x, inner));
+            s += y;
+            put(column, x, inner, get(column, x, inner) + y);
+        }
+        row[i] = lanes_sum(s);
+    }
+}
+
+const rt_exact_kernels RT_KERNELS = {scores,     probabilities, weights, gradient,   cut,
+                                     accumulate, sum_rows,      times,   sums_apart, sums_abs};

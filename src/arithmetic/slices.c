@@ -203,6 +203,14 @@ void rt_gemm_exact(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, i
     rt_gemm_plain(ta, tb, m, n, k, a, lda, b, ldb, c, ldc);
 }
 
+static double largest(const double *x, int64_t n)
+{
+    double m = 0;
+    for (int64_t i = 0; i < n; i++)
+        m = x[i] > m ? x[i] : m;
+    return m;
+}
+
 double rt_gemm_rounded(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
                        const double *a, int64_t lda, const double *b, int64_t ldb, double *c, int64_t ldc,
                        double a_max, double b_max)
@@ -212,26 +220,33 @@ double rt_gemm_rounded(rt_checked_gemm *g, bool ta, bool tb, int64_t m, int64_t 
     if (large)
         return 2 * (double)k * 0x1p-53 * (double)k * a_max * b_max;
     g->products++;
-    /* Each sum of n (or m) elements, and its counterpart, is rounded at most k + n times on terms that total at most
-     * k n a_max b_max; an element that is off by more than twice that shows in its row. */
-    const double wide = (double)(n > m ? n : m),
-                 tolerance = 2 * (double)(k + n + m) * 0x1p-53 * (double)k * wide * a_max * b_max;
     const rt_exact_kernels *f = rt_exact_kernels_here();
-    double *w = g->sums, *want = w + RT_CHECK_MAX, *got = want + RT_CHECK_MAX;
+    double *w = g->sums, *want = w + RT_CHECK_MAX, *got = want + RT_CHECK_MAX, *across = got + RT_CHECK_MAX,
+           *along = across + RT_CHECK_MAX;
+    /* The terms of a row of C total at most T = a_max sum |b|, those of a column j m a_max sum over x of |b_xj|.  The sum of a row and its
+     * counterpart are each rounded at most k + n + 1 times (of a column: k + m + 1), so they differ by less than `tolerance`; an element
+     * that is off by more than twice the smaller of the two tolerances shows, in its row or its column. */
+    f->sums_abs(tb ? n : k, tb ? k : n, b, ldb, across, along);
+    double total = 0;
+    for (int64_t j = 0; j < n; j++)
+        total += tb ? across[j] : along[j];
+    const double per = 2 * (1 + 0x1p-30) * 0x1p-53 * a_max;
+    const double row_tolerance = per * (double)(k + n + 1) * total,
+                 column_tolerance = per * (double)(k + m + 1) * (double)m * largest(tb ? across : along, n);
     bool right = true;
     f->sum_rows(tb, k, n, b, ldb, w);
     f->times(ta, m, k, a, lda, w, NULL, want, NULL);
     f->sum_rows(false, m, n, c, ldc, got);
     for (int64_t i = 0; i < m; i++)
-        right = right && fabs(got[i] - want[i]) <= tolerance;
+        right = right && fabs(got[i] - want[i]) <= row_tolerance;
     f->sum_rows(!ta, k, m, a, lda, w);
     f->times(!tb, n, k, b, ldb, w, NULL, want, NULL);
     f->sum_rows(true, n, m, c, ldc, got);
     for (int64_t j = 0; j < n; j++)
-        right = right && fabs(got[j] - want[j]) <= tolerance;
+        right = right && fabs(got[j] - want[j]) <= column_tolerance;
     if (!right) {
         g->wrong++;
         rt_gemm_plain(ta, tb, m, n, k, a, lda, b, ldb, c, ldc);
     }
-    return 2 * tolerance;
+    return 2 * (row_tolerance < column_tolerance ? row_tolerance : column_tolerance);
 }
