@@ -9,13 +9,22 @@
 /* Files are little-endian, and are read as they lie. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "this version needs a little-endian processor");
 
+/* Loops that are compiled for AVX2 too and chosen at run time; the same operations, so the same bits. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&   \
+    !defined(__SANITIZE_THREAD__)
+#define WIDE __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#else
+#define WIDE
+#endif
+
 /* Widening of binary32 is exact; NaN becomes the canonical one. */
 static inline double widen_f32(uint32_t u)
 {
     float x;
     memcpy(&x, &u, sizeof x);
     uint64_t wide = rt_f64_bits((double)x);
-    return rt_f64_from_bits((u & 0x7fffffff) > 0x7f800000 ? RT_F64_NAN : wide);
+    const uint64_t nan = (uint64_t)0 - (uint64_t)((u & 0x7fffffff) > 0x7f800000); /* no branch: vectors */
+    return rt_f64_from_bits((wide & ~nan) | (RT_F64_NAN & nan));
 }
 
 /* f16 to f32: move the fields and adjust the exponent's bias (112 apart).  A subnormal m 2^-24 is
@@ -59,7 +68,7 @@ static void load_f64(const unsigned char *src, int64_t n, double *dst)
     }
 }
 
-static void load_f32(const unsigned char *src, int64_t n, double *dst)
+WIDE static void load_f32(const unsigned char *restrict src, int64_t n, double *restrict dst)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
@@ -68,7 +77,7 @@ static void load_f32(const unsigned char *src, int64_t n, double *dst)
     }
 }
 
-static void load_bf16(const unsigned char *src, int64_t n, double *dst)
+WIDE static void load_bf16(const unsigned char *restrict src, int64_t n, double *restrict dst)
 {
     for (int64_t i = 0; i < n; i++) {
         uint16_t u;
@@ -77,7 +86,7 @@ static void load_bf16(const unsigned char *src, int64_t n, double *dst)
     }
 }
 
-static void load_f16(const unsigned char *src, int64_t n, double *dst)
+WIDE static void load_f16(const unsigned char *restrict src, int64_t n, double *restrict dst)
 {
     for (int64_t i = 0; i < n; i++) {
         uint16_t u;
