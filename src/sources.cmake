@@ -102,8 +102,11 @@ set(RT_SOURCES
   src/judge/budget.c
   src/judge/group.c
   src/judge/sweep.c
+  src/judge/sweep_score.c
   src/judge/sweep_forward.c
   src/judge/sweep_backward.c
+  src/judge/sweep_sink.c
+  src/judge/sweep_bias.c
   src/judge/truth.c
   src/judge/sample.c
   src/judge/tally.c

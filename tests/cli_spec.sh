@@ -37,7 +37,7 @@ cat >spec.json <<'EOF'
 "layout": "zigzag",
 "remainder": "spread",
 "algorithm": "ring",
-"arithmetic": {"accumulate": "f32", "exp": 1e-4, "block_keys": 64, "probabilities": "bf16", "partial": "bf16", "state": "f32", "join": "sigmoid", "grad_partial": "f32", "grad_state": "f32"}
+"arithmetic": {"accumulate": "f32", "exp": 1e-4, "tanh": 1e-5, "block_keys": 64, "probabilities": "bf16", "partial": "bf16", "state": "f32", "join": "sigmoid", "grad_partial": "f32", "grad_state": "f32"}
 }
 EOF
 ok "$RINGTRUE" info out --spec spec.json

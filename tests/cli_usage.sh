@@ -82,7 +82,7 @@ usage '--cu-seqlens: the dump' plan in --cu-seqlens 0,16
 
 # --declare, of which every key is checked; an output without a name.
 ok "$RINGTRUE" run in -o out
-usage '--declare speed=1: KEY=VALUE with a key of accumulate exp block_keys probabilities partial state join grad_partial grad_state' \
+usage '--declare speed=1: KEY=VALUE with a key of accumulate exp block_keys probabilities partial state join grad_partial grad_state tanh' \
     check out --declare speed=1
 usage '--declare exp: KEY=VALUE' check out --declare exp
 usage '--declare accumulate=f16: unknown; allowed: f32 f64 tc-volta' check out --declare accumulate=f16

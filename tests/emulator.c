@@ -7,24 +7,32 @@ static bool key_side(rt_tensor_id t)
     return t == RT_K || t == RT_V || t == RT_DK || t == RT_DV;
 }
 
+int64_t emu_batch(const rt_problem *p, rt_tensor_id t)
+{
+    return t == RT_DSINK ? 1 : t == RT_DBIAS ? p->bias_shape[0] : p->batch;
+}
+
 int64_t emu_length(const rt_problem *p, rt_tensor_id t)
 {
-    return key_side(t) ? p->seqlen_k : p->seqlen_q;
+    return t == RT_DSINK ? 1 : t == RT_DBIAS ? p->bias_shape[2] : key_side(t) ? p->seqlen_k : p->seqlen_q;
 }
 
 int64_t emu_heads(const rt_problem *p, rt_tensor_id t)
 {
-    return key_side(t) ? p->heads_kv : p->heads_q;
+    return t == RT_DBIAS ? p->bias_shape[1] : key_side(t) ? p->heads_kv : p->heads_q;
 }
 
 int64_t emu_width(const rt_problem *p, rt_tensor_id t)
 {
-    return t == RT_LSE ? 1 : t == RT_V || t == RT_DOUT || t == RT_OUT || t == RT_DV ? p->dim_v : p->dim;
+    return t == RT_DBIAS                                            ? p->seqlen_k
+           : t == RT_LSE || t == RT_DSINK                           ? 1
+           : t == RT_V || t == RT_DOUT || t == RT_OUT || t == RT_DV ? p->dim_v
+                                                                    : p->dim;
 }
 
 int64_t emu_elements(const rt_problem *p, rt_tensor_id t)
 {
-    return p->batch * emu_length(p, t) * emu_heads(p, t) * emu_width(p, t);
+    return emu_batch(p, t) * emu_length(p, t) * emu_heads(p, t) * emu_width(p, t);
 }
 
 static int64_t row_at(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t pos, int64_t h)
@@ -59,6 +67,47 @@ rt_problem emu_problem(int64_t sq, int64_t sk, int64_t hq, int64_t hkv, int64_t 
     return p;
 }
 
+/* A number in [-1, 1) that i decides. */
+static double noise(int64_t i)
+{
+    uint32_t x = (uint32_t)i * 2654435761u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return (double)(int32_t)x * 0x1p-31;
+}
+
+static double *numbers(int64_t n)
+{
+    rt_context ctx = {0};
+    double *x = rt_calloc(&ctx, n, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+void emu_alibi(rt_problem *p)
+{
+    p->alibi = numbers(p->heads_q);
+    for (int64_t h = 0; h < p->heads_q; h++)
+        p->alibi[h] = rt_alibi_standard(h, p->heads_q);
+}
+
+void emu_bias(rt_problem *p, const char *shape, bool hides)
+{
+    assert_true(rt_bias_shape_parse(shape, p, p->bias_shape));
+    const int64_t n = p->bias_shape[0] * p->bias_shape[1] * p->bias_shape[2] * p->bias_shape[3];
+    p->bias = numbers(n);
+    for (int64_t i = 0; i < n; i++)
+        p->bias[i] = hides && noise(i + 77) > 0.7 ? -T_INF : rt_round_to(RT_BF16, 2 * noise(i));
+}
+
+void emu_sinks(rt_problem *p, double middle)
+{
+    p->sink = numbers(p->heads_q);
+    for (int64_t h = 0; h < p->heads_q; h++)
+        p->sink[h] = rt_round_to(RT_F32, middle + noise(h));
+}
+
 void emu_create(emu_case *c, rt_problem p, rt_layout_kind layout, int32_t ranks, rt_family family,
                 uint64_t seed, rt_dtype t)
 {
@@ -69,10 +118,12 @@ void emu_create(emu_case *c, rt_problem p, rt_layout_kind layout, int32_t ranks,
     c->in.arg = c;
     t_assert_ok(&ctx, rt_layout_create(&ctx, &c->p, layout, RT_REMAINDER_SPREAD, ranks, &c->l));
     t_assert_ok(&ctx, rt_plan_create(&ctx, ranks > 1 ? "ring" : "single", &c->p, &c->l, &c->plan));
-    for (int i = 0; i < RT_TENSOR_COUNT; i++) {
+    for (int i = 0; i < RT_RESULT_COUNT; i++) {
         const rt_tensor_id id = (rt_tensor_id)i;
+        if ((id == RT_DSINK && p.sink == NULL) || (id == RT_DBIAS && (p.bias == NULL || p.no_dbias)))
+            continue;
         c->in.present[i] = true;
-        c->in.dtype[i] = id == RT_LSE && t != RT_F64 ? RT_F32 : t;
+        c->in.dtype[i] = (id == RT_LSE || id == RT_DSINK) && t != RT_F64 ? RT_F32 : t;
         c->t[i] = rt_calloc(&ctx, emu_elements(&c->p, id), sizeof(double));
         assert_non_null(c->t[i]);
         if (id > RT_DOUT)
@@ -87,7 +138,7 @@ void emu_create(emu_case *c, rt_problem p, rt_layout_kind layout, int32_t ranks,
 
 void emu_reset(emu_case *c)
 {
-    for (int i = 0; i < RT_TENSOR_COUNT; i++)
+    for (int i = 0; i < RT_RESULT_COUNT; i++)
         rt_free(c->t[i]);
     rt_plan_reset(&c->plan);
     rt_layout_reset(&c->l);
@@ -169,15 +220,78 @@ float emu_dot(const emu_arithmetic *a, const double *x, const double *y, int64_t
 
 enum { MOST_KEYS = 1024, MOST_DIMS = 128, MOST_RANKS = 8 };
 
-/* The keys of shard r that query i sees, in the order of their slots. */
-static int64_t seen_keys(const emu_case *c, int32_t r, int64_t b, int64_t i, int64_t *keys)
+/* The bias that a pair gets. */
+static double bias_of(const emu_case *c, const emu_arithmetic *a, int64_t b, int64_t h, int64_t i,
+                      int64_t j)
+{
+    const int64_t head = (a->faults & EMU_BIAS_HEAD) != 0 ? (h + 1) % c->p.heads_q : h;
+    return rt_score_bias(&c->p, b, head, i, j);
+}
+
+/* The keys of shard r that query i of head h sees, in the order of their slots. */
+static int64_t seen_keys(const emu_case *c, const emu_arithmetic *a, int32_t r, int64_t b, int64_t h,
+                         int64_t i, int64_t *keys)
 {
     int64_t n = 0;
     const int64_t *pos = rt_layout_positions(&c->l, RT_SIDE_KV, r);
     for (int64_t j = 0; j < rt_layout_count(&c->l, RT_SIDE_KV, r); j++)
-        if (t_mask_sees(&c->p, b, i, pos[j]))
+        if (t_mask_sees(&c->p, b, i, pos[j]) && bias_of(c, a, b, h, i, pos[j]) > -T_INF)
             keys[n++] = pos[j];
     return n;
+}
+
+static float kernel_tanh(const emu_arithmetic *a, float x)
+{
+    if (a->raw_tanh) {
+        const float up = kernel_exp(a, x), down = kernel_exp(a, -x);
+        return (up - down) / (up + down);
+    }
+    return (float)(tanh((double)x) * (1 + a->tanh_error));
+}
+
+/* The score of a pair; slope: NULL, or the softcap's derivative there. */
+static float score_of(const emu_case *c, const emu_arithmetic *a, int64_t b, int64_t h, int64_t i,
+                      int64_t j, float *slope)
+{
+    const rt_problem *p = &c->p;
+    const int64_t g = h / (p->heads_q / p->heads_kv);
+    float s = (float)p->scale * emu_dot(a, emu_row(c, RT_Q, b, i, h), emu_row(c, RT_K, b, j, g), p->dim, 1);
+    if (p->alibi != NULL) {
+        int64_t distance = rt_score_diagonal(p, i) - j;
+        if ((a->faults & EMU_LOCAL_ALIBI) != 0)
+            distance = c->l.side[RT_SIDE_Q].slot_of[i] - c->l.side[RT_SIDE_KV].slot_of[j];
+        s -= (float)p->alibi[h] * (float)(distance < 0 ? -distance : distance);
+    }
+    if (p->bias != NULL)
+        s += (float)bias_of(c, a, b, h, i, j);
+    if (slope != NULL)
+        *slope = 1;
+    if (p->softcap > 0 && (a->faults & EMU_NO_SOFTCAP) == 0) {
+        const float cap = (float)p->softcap, t = kernel_tanh(a, s / cap);
+        s = cap * t;
+        if (slope != NULL && (a->faults & EMU_NO_SLOPE) == 0)
+            *slope = 1 - t * t;
+    }
+    return s;
+}
+
+static bool kept(const emu_case *c, const emu_arithmetic *a, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    if ((a->faults & EMU_LOCAL_DROPOUT) != 0)
+        return rt_dropout_keep(&c->p, b, h, c->l.side[RT_SIDE_Q].slot_of[i],
+                               c->l.side[RT_SIDE_KV].slot_of[j]);
+    return rt_dropout_keep(&c->p, b, h, i, j);
+}
+
+/* 1 / keep as the kernel holds it. */
+static float dropout_scale(const emu_case *c, const emu_arithmetic *a)
+{
+    return (a->faults & EMU_NO_DROPOUT_SCALE) != 0 ? 1 : (float)(1 / (1 - c->p.dropout));
+}
+
+static bool has_sink(const emu_case *c, const emu_arithmetic *a)
+{
+    return c->p.sink != NULL && (a->faults & EMU_NO_SINK) == 0;
 }
 
 /* A partial result: normalised output with LSE, or (raw) unnormalised with maximum and sum. */
@@ -185,27 +299,33 @@ typedef struct {
     float o[MOST_DIMS], lse, m, l;
 } partial;
 
-/* One kernel call: query row q against n keys, online over blocks. */
-static void attend(const emu_case *c, const emu_arithmetic *a, int64_t b, int64_t g, const double *q,
+/* One kernel call: query row i against n keys, online over blocks; first: of this row. */
+static void attend(const emu_case *c, const emu_arithmetic *a, int64_t b, int64_t i, int64_t h, bool first,
                    const int64_t *keys, int64_t n, partial *out)
 {
-    const int64_t D = c->p.dim, Dv = c->p.dim_v;
+    const int64_t Dv = c->p.dim_v, g = h / (c->p.heads_q / c->p.heads_kv);
     static float p[MOST_KEYS];
     static double rounded[MOST_KEYS], column[MOST_KEYS];
     float m = -HUGE_VALF, l = 0;
     memset(out, 0, sizeof *out);
+    if (has_sink(c, a) && a->sink_is_key && (first || (a->faults & EMU_SINK_EACH_CALL) != 0)) {
+        m = (float)c->p.sink[h];
+        l = 1;
+    }
     for (int64_t j0 = 0; j0 < n; j0 += a->d.block_keys) {
         const int64_t w = n - j0 < a->d.block_keys ? n - j0 : a->d.block_keys;
         float top = m, sum = 0;
         for (int64_t j = 0; j < w; j++) {
-            p[j] = (float)c->p.scale * emu_dot(a, q, emu_row(c, RT_K, b, keys[j0 + j], g), D, 1);
+            p[j] = score_of(c, a, b, h, i, keys[j0 + j], NULL);
             top = p[j] > top ? p[j] : top;
         }
-        const float fade = j0 > 0 ? kernel_exp(a, m - top) : 0;
+        const float fade = m > -HUGE_VALF ? kernel_exp(a, m - top) : 0;
         for (int64_t j = 0; j < w; j++) {
             p[j] = kernel_exp(a, p[j] - top);
             sum += p[j];
             rounded[j] = (double)in_format(a->d.probabilities, p[j]);
+            if (!kept(c, a, b, h, i, keys[j0 + j]))
+                rounded[j] = 0;
         }
         l = l * fade + sum;
         for (int64_t d = 0; d < Dv; d++) {
@@ -218,9 +338,20 @@ static void attend(const emu_case *c, const emu_arithmetic *a, int64_t b, int64_
     out->m = m;
     out->l = l;
     out->lse = m + logf(l);
+    for (int64_t d = 0; d < Dv && c->p.dropout > 0; d++)
+        out->o[d] *= dropout_scale(c, a);
     if (a->d.join != RT_JOIN_RAW)
         for (int64_t d = 0; d < Dv; d++)
             out->o[d] = in_format(a->d.partial, out->o[d] / l);
+}
+
+/* The sink joins a row at its end. */
+static void join_sink(const emu_arithmetic *a, int64_t dims, float sink, partial *x)
+{
+    const float gap = x->lse - sink, weight = 1 / (1 + expf(-gap));
+    for (int64_t d = 0; d < dims; d++)
+        x->o[d] = in_format(a->d.state, x->o[d] * weight);
+    x->lse = fmaxf(x->lse, sink) + log1pf(expf(-fabsf(gap)));
 }
 
 /* Joins n partials, in order, into part[0]. */
@@ -279,33 +410,41 @@ static void forward_row(emu_case *c, const emu_arithmetic *a, int64_t b, int64_t
 {
     static partial part[MOST_RANKS];
     static int64_t keys[MOST_KEYS];
-    const int64_t g = h / (c->p.heads_q / c->p.heads_kv);
     const int32_t me = c->l.side[RT_SIDE_Q].rank_of[i];
     int64_t n = 0;
     for (int32_t t = 0; t < c->l.ranks; t++) {
-        const int64_t seen = seen_keys(c, source(c, me, t), b, i, keys);
-        if (seen > 0)
-            attend(c, a, b, g, emu_row(c, RT_Q, b, i, h), keys, seen, &part[n++]);
+        const int64_t seen = seen_keys(c, a, source(c, me, t), b, h, i, keys);
+        if (seen > 0) {
+            attend(c, a, b, i, h, n == 0, keys, seen, &part[n]);
+            n++;
+        }
     }
     double *out = emu_row(c, RT_OUT, b, i, h), *lse = emu_row(c, RT_LSE, b, i, h);
     if (n > 0)
         join(a, c->p.dim_v, part, n);
+    if (n > 0 && has_sink(c, a) && !a->sink_is_key)
+        join_sink(a, c->p.dim_v, (float)c->p.sink[h], part);
     for (int64_t d = 0; d < c->p.dim_v; d++)
         out[d] = n > 0 ? rt_round_to(c->in.dtype[RT_OUT], (double)part[0].o[d]) : 0;
-    *lse = n > 0 ? rt_round_to(c->in.dtype[RT_LSE], (double)part[0].lse) : -T_INF;
+    *lse = n > 0            ? rt_round_to(c->in.dtype[RT_LSE], (double)part[0].lse)
+           : has_sink(c, a) ? c->p.sink[h]
+                            : -T_INF;
 }
 
-/* P and dS of one pair, rounded to what the products take. */
+/* P (without 1 / keep) and dS of one pair, rounded to what the products take. */
 static void pair(const emu_case *c, const emu_arithmetic *a, int64_t b, int64_t i, int64_t j, int64_t h,
                  float delta, float *p, float *ds)
 {
     const int64_t g = h / (c->p.heads_q / c->p.heads_kv);
-    const float s =
-        (float)c->p.scale * emu_dot(a, emu_row(c, RT_Q, b, i, h), emu_row(c, RT_K, b, j, g), c->p.dim, 1);
+    float slope;
+    const float s = score_of(c, a, b, h, i, j, &slope);
     const float w = kernel_exp(a, s - (float)*emu_row(c, RT_LSE, b, i, h));
-    const float dp = emu_dot(a, emu_row(c, RT_DOUT, b, i, h), emu_row(c, RT_V, b, j, g), c->p.dim_v, 1);
-    *p = in_format(a->d.probabilities, w);
-    *ds = in_format(a->d.probabilities, w * (dp - delta));
+    float dp = emu_dot(a, emu_row(c, RT_DOUT, b, i, h), emu_row(c, RT_V, b, j, g), c->p.dim_v, 1);
+    const bool keep = kept(c, a, b, h, i, j);
+    if (c->p.dropout > 0)
+        dp = keep ? dp * dropout_scale(c, a) : 0;
+    *p = keep ? in_format(a->d.probabilities, w) : 0;
+    *ds = in_format(a->d.probabilities, w * (dp - delta) * slope);
 }
 
 static float delta_of(const emu_case *c, int64_t b, int64_t i, int64_t h)
@@ -354,7 +493,7 @@ static void backward_row(emu_case *c, const emu_arithmetic *a, int64_t b, int64_
     float total[MOST_DIMS] = {0}, step[MOST_DIMS];
     bool first = true;
     for (int32_t t = 0; t < c->l.ranks; t++) {
-        const int64_t n = seen_keys(c, source(c, me, t), b, i, keys);
+        const int64_t n = seen_keys(c, a, source(c, me, t), b, h, i, keys);
         for (int64_t x = 0; x < n; x++) {
             float p, ds;
             pair(c, a, b, i, keys[x], h, delta, &p, &ds);
@@ -383,11 +522,15 @@ static void backward_key(emu_case *c, const emu_arithmetic *a, int64_t b, int64_
         const int32_t r = (me + t) % c->l.ranks;
         const int64_t *pos = rt_layout_positions(&c->l, RT_SIDE_Q, r);
         float step_k[MOST_DIMS] = {0}, step_v[MOST_DIMS] = {0};
-        int64_t n = 0;
-        for (int64_t x = 0; x < rt_layout_count(&c->l, RT_SIDE_Q, r); x++)
-            if (t_mask_sees(&c->p, b, pos[x], j))
-                rows[n++] = pos[x];
-        for (int64_t h = g * group; h < (g + 1) * group && n > 0; h++) {
+        int64_t any = 0;
+        for (int64_t h = g * group; h < (g + 1) * group; h++) {
+            int64_t n = 0;
+            for (int64_t x = 0; x < rt_layout_count(&c->l, RT_SIDE_Q, r); x++)
+                if (t_mask_sees(&c->p, b, pos[x], j) && bias_of(c, a, b, h, pos[x], j) > -T_INF)
+                    rows[n++] = pos[x];
+            any += n;
+            if (n == 0)
+                continue;
             for (int64_t x = 0; x < n; x++) {
                 float p, ds;
                 pair(c, a, b, rows[x], j, h, delta_of(c, b, rows[x], h), &p, &ds);
@@ -400,9 +543,9 @@ static void backward_key(emu_case *c, const emu_arithmetic *a, int64_t b, int64_
                 step_k[d] += in_format(cast, one[d] * (float)c->p.scale);
             product(a, c, RT_DOUT, b, h, rows, n, weight, one);
             for (int64_t d = 0; d < Dv; d++)
-                step_v[d] += in_format(cast, one[d]);
+                step_v[d] += in_format(cast, c->p.dropout > 0 ? one[d] * dropout_scale(c, a) : one[d]);
         }
-        if (n == 0)
+        if (any == 0)
             continue;
         add_step(a, D, step_k, dk, first);
         add_step(a, Dv, step_v, dv, first);
@@ -410,6 +553,63 @@ static void backward_key(emu_case *c, const emu_arithmetic *a, int64_t b, int64_
     }
     store(c, RT_DK, D, dk, emu_row(c, RT_DK, b, j, g));
     store(c, RT_DV, Dv, dv, emu_row(c, RT_DV, b, j, g));
+}
+
+/* Each rank adds its rows; the ranks' sums are rounded and added. */
+static void sink_gradient(emu_case *c, const emu_arithmetic *a, int64_t h)
+{
+    float total = 0;
+    for (int32_t r = 0; r < c->l.ranks; r++) {
+        const int64_t *pos = rt_layout_positions(&c->l, RT_SIDE_Q, r);
+        float step = 0;
+        for (int64_t b = 0; b < c->p.batch; b++)
+            for (int64_t x = 0; x < rt_layout_count(&c->l, RT_SIDE_Q, r); x++)
+                step -= kernel_exp(a, (float)c->p.sink[h] - (float)*emu_row(c, RT_LSE, b, pos[x], h)) *
+                        delta_of(c, b, pos[x], h);
+        add_step(a, 1, &step, &total, r == 0);
+    }
+    if ((a->faults & EMU_DSINK_SIGN) != 0)
+        total = -total;
+    store(c, RT_DSINK, 1, &total, emu_row(c, RT_DSINK, 0, 0, h));
+}
+
+/* One element: each (batch, head) that shares it is a kernel's result, of the rows of each rank. */
+static void bias_element(emu_case *c, const emu_arithmetic *a, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const int64_t *n = c->p.bias_shape;
+    float total = 0;
+    bool first = true;
+    for (int64_t bb = n[0] > 1 ? b : 0; bb < (n[0] > 1 ? b + 1 : c->p.batch); bb++)
+        for (int64_t hh = n[1] > 1 ? h : 0; hh < (n[1] > 1 ? h + 1 : c->p.heads_q); hh++)
+            for (int32_t r = 0; r < c->l.ranks; r++) {
+                const int64_t *pos = rt_layout_positions(&c->l, RT_SIDE_Q, r);
+                float step = 0;
+                bool any = false;
+                for (int64_t x = 0; x < rt_layout_count(&c->l, RT_SIDE_Q, r); x++) {
+                    float p, ds;
+                    if ((n[2] > 1 && pos[x] != i) || !t_mask_sees(&c->p, bb, pos[x], j) ||
+                        !(bias_of(c, a, bb, hh, pos[x], j) > -T_INF))
+                        continue;
+                    pair(c, a, bb, pos[x], j, hh, delta_of(c, bb, pos[x], hh), &p, &ds);
+                    step += ds;
+                    any = true;
+                }
+                if (any) {
+                    add_step(a, 1, &step, &total, first);
+                    first = false;
+                }
+            }
+    emu_row(c, RT_DBIAS, b, i, h)[j] = rt_round_to(c->in.dtype[RT_DBIAS], (double)total);
+}
+
+static void bias_gradient(emu_case *c, const emu_arithmetic *a)
+{
+    const int64_t *n = c->p.bias_shape;
+    for (int64_t b = 0; b < n[0]; b++)
+        for (int64_t h = 0; h < n[1]; h++)
+            for (int64_t i = 0; i < n[2]; i++)
+                for (int64_t j = 0; j < n[3]; j++)
+                    bias_element(c, a, b, h, i, j);
 }
 
 void emu_run(emu_case *c, const emu_arithmetic *a)
@@ -431,90 +631,8 @@ void emu_run(emu_case *c, const emu_arithmetic *a)
             for (int64_t g = 0; g < c->p.heads_kv; g++)
                 backward_key(c, a, b, j, g);
     }
-}
-
-rt_verdict emu_judge_with(emu_case *c, const rt_declared *d, const rt_judge_options *o)
-{
-    rt_context ctx = {0};
-    rt_comm *comm = NULL;
-    rt_verdict v;
-    c->in.arg = c;
-    t_assert_ok(&ctx, rt_comm_self(&ctx, &comm));
-    t_assert_ok(&ctx, rt_judge(&ctx, comm, &c->p, &c->l, &c->plan, d, &c->in, o, &v));
-    rt_comm_destroy(&comm);
-    return v;
-}
-
-rt_verdict emu_judge(emu_case *c, const rt_declared *d)
-{
-    return emu_judge_with(c, d, NULL);
-}
-
-static void observe(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, int64_t n,
-                    const double *truth, const double *bound, const double *lambda)
-{
-    emu_truth *e = arg;
-    const int64_t at = row_at(&e->c->p, t, b, pos, h);
-    memcpy(e->truth[t] + at, truth, (size_t)n * sizeof *truth);
-    memcpy(e->bound[t] + at, bound, (size_t)n * sizeof *bound);
-    memcpy(e->lambda[t] + at, lambda, (size_t)n * sizeof *lambda);
-    e->rows++;
-}
-
-void emu_observe(emu_case *c, const rt_declared *d, emu_truth *out)
-{
-    rt_context ctx = {0};
-    memset(out, 0, sizeof *out);
-    out->c = c;
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
-        const int64_t n = emu_elements(&c->p, (rt_tensor_id)t);
-        out->truth[t] = rt_calloc(&ctx, n, sizeof(double));
-        out->bound[t] = rt_calloc(&ctx, n, sizeof(double));
-        out->lambda[t] = rt_calloc(&ctx, n, sizeof(double));
-        assert_true(out->truth[t] != NULL && out->bound[t] != NULL && out->lambda[t] != NULL);
-    }
-    (void)emu_judge_with(c, d, &(rt_judge_options){.observe = observe, .observe_arg = out});
-}
-
-void emu_truth_reset(emu_truth *t)
-{
-    for (int i = RT_LSE; i < RT_TENSOR_COUNT; i++) {
-        rt_free(t->truth[i]);
-        rt_free(t->bound[i]);
-        rt_free(t->lambda[i]);
-    }
-}
-
-void emu_fill(emu_case *c, const emu_truth *t)
-{
-    for (int i = RT_LSE; i < RT_TENSOR_COUNT; i++)
-        for (int64_t e = 0; e < emu_elements(&c->p, (rt_tensor_id)i); e++)
-            c->t[i][e] = rt_round_to(c->in.dtype[i], t->truth[i][e]);
-}
-
-static bool same_element(const rt_element *a, const rt_element *b)
-{
-    return a->b == b->b && a->pos == b->pos && a->head == b->head && a->dim == b->dim &&
-           a->found == b->found && t_same(a->got, b->got) && t_same(a->truth, b->truth) &&
-           t_same(a->bound, b->bound) && t_same(a->bound_lambda, b->bound_lambda);
-}
-
-bool emu_same(const rt_verdict *a, const rt_verdict *b)
-{
-    bool same = a->pass == b->pass;
-    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
-        const rt_tally *x = &a->tensor[t], *y = &b->tensor[t];
-        same = same && x->judged == y->judged && x->elements == y->elements &&
-               t_same(a->lambda[t], b->lambda[t]) && memcmp(x->count, y->count, sizeof x->count) == 0 &&
-               memcmp(x->ratio_bins, y->ratio_bins, sizeof x->ratio_bins) == 0 &&
-               memcmp(x->ulp_bins, y->ulp_bins, sizeof x->ulp_bins) == 0 &&
-               memcmp(x->part, y->part, sizeof x->part) == 0 && x->bias_sum == y->bias_sum &&
-               x->bias_squares == y->bias_squares && x->empty_minus_inf == y->empty_minus_inf &&
-               x->empty_plus_inf == y->empty_plus_inf && x->empty_zero == y->empty_zero &&
-               t_same(x->max_ratio, y->max_ratio) && t_same(x->max_ratio_lambda, y->max_ratio_lambda) &&
-               x->has_first == y->has_first && x->has_worst == y->has_worst &&
-               same_element(&x->first, &y->first) && same_element(&x->worst, &y->worst) &&
-               same_element(&x->peak, &y->peak);
-    }
-    return same;
+    for (int64_t h = 0; h < c->p.heads_q && c->in.present[RT_DSINK]; h++)
+        sink_gradient(c, a, h);
+    if (c->in.present[RT_DBIAS])
+        bias_gradient(c, a);
 }

@@ -31,7 +31,8 @@ static const entry good[] = {
     {"remainder", "\"ceil\""},
     {"algorithm", "\"ring\""},
     {"arithmetic",
-     "{\"accumulate\": \"tc-hopper\", \"exp\": 6e-5, \"block_keys\": 128, \"probabilities\": \"bf16\", "
+     "{\"accumulate\": \"tc-hopper\", \"exp\": 6e-5, \"tanh\": 3e-4, \"block_keys\": 128, "
+     "\"probabilities\": \"bf16\", "
      "\"partial\": \"f16\", \"state\": \"f32\", \"join\": \"raw\", \"grad_partial\": \"tf32\", "
      "\"grad_state\": \"f64\"}"},
 };
@@ -112,6 +113,7 @@ static void spec_each_key_is_read(void **state)
     assert_int_equal(d->accumulate, RT_ACC_TC);
     assert_string_equal(d->accumulate_name, "tc-hopper");
     t_assert_bits_eq(d->exp_rel, 6e-5);
+    t_assert_bits_eq(d->tanh_rel, 3e-4);
     assert_int_equal(d->block_keys, 128);
     assert_int_equal(d->probabilities, RT_BF16);
     assert_int_equal(d->partial, RT_F16);
@@ -160,6 +162,7 @@ static void spec_defaults_are_as_documented(void **state)
         uint32_t bit;
     } fields[] = {{"\"accumulate\": \"f64\"", RT_DECL_ACCUMULATE},
                   {"\"exp\": 0", RT_DECL_EXP},
+                  {"\"tanh\": 0", RT_DECL_TANH},
                   {"\"block_keys\": 1", RT_DECL_BLOCK},
                   {"\"probabilities\": \"f32\"", RT_DECL_PROBABILITIES},
                   {"\"partial\": \"f32\"", RT_DECL_PARTIAL},
@@ -292,6 +295,8 @@ static const entry bad[] = {
     {"arithmetic.exp", "{\"exp\": \"1e-4\"}"},
     {"arithmetic.exp", "{\"exp\": -1e-4}"},
     {"arithmetic.exp", "{\"exp\": 1}"},
+    {"arithmetic.tanh", "{\"tanh\": 1}"},
+    {"arithmetic.tanh", "{\"tanh\": \"fast\"}"},
     {"arithmetic.block_keys", "{\"block_keys\": 0}"},
     {"arithmetic.block_keys", "{\"block_keys\": 1.5}"},
     {"arithmetic.probabilities", "{\"probabilities\": \"i32\"}"},

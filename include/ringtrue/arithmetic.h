@@ -36,6 +36,9 @@ typedef struct {
     char accumulate_name[32];              /**< as declared: f32 f64 tc-volta tc-ampere tc-ada-fp8 tc-hopper
                                      tc-hopper-fp8 tc-blackwell tc-blackwell-fp8 */
     double exp_rel;                        /**< relative accuracy of the kernel's exponential; not random */
+    /** relative accuracy of the tanh of a softcap; not random.  Undeclared it may also be one that is made from
+     *  exponentials, whose error near 0 is not relative */
+    double tanh_rel;
     int64_t block_keys;     /**< keys per block of the online softmax inside one kernel call */
     rt_dtype probabilities; /**< P and dS are rounded to this before the products */
     rt_dtype partial;       /**< block outputs are rounded to this before the join */
@@ -56,11 +59,12 @@ enum {
     RT_DECL_JOIN = 1 << 6,
     RT_DECL_GRAD_PARTIAL = 1 << 7,
     RT_DECL_GRAD_STATE = 1 << 8,
-    RT_DECL_ALL = (1 << 9) - 1
+    RT_DECL_TANH = 1 << 9, /**< matters to a problem with a softcap only */
+    RT_DECL_ALL = (1 << 10) - 1
 };
 
 /** Everything undeclared, for inputs of dtype `input`: each field at its least accurate that kernels
- *  in use have.  accumulate f32, exp 2^-13 (1.2e-4), 16 keys a block, the rest in the input's format
+ *  in use have.  accumulate f32, exp 2^-13 (1.2e-4), tanh 2^-11 (what tanh.approx has), 16 keys a block, the rest in the input's format
  *  (f32 for f64 inputs), join two-pass. */
 void rt_declared_init(rt_declared *d, rt_dtype input);
 /** What ringtrue's own arithmetic `name` (f64) is, fully declared; false for an unknown name. */

@@ -85,8 +85,8 @@ bool rt_tally_pass(const rt_tally *t);
 typedef struct {
     void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
     void *arg;
-    bool present[RT_TENSOR_COUNT]; /**< q, k, v must be; dq dk dv are judged only if dout is */
-    rt_dtype dtype[RT_TENSOR_COUNT];
+    bool present[RT_RESULT_COUNT]; /**< q, k, v must be; dq dk dv are judged only if dout is */
+    rt_dtype dtype[RT_RESULT_COUNT];
     bool lse_base2;
     void (*release)(
         void *arg); /**< NULL, or: what was read so far may leave memory; called between blocks */
@@ -120,15 +120,15 @@ typedef struct {
 } rt_judge_options;
 
 typedef struct {
-    rt_tally tensor[RT_TENSOR_COUNT];
-    double lambda[RT_TENSOR_COUNT];
+    rt_tally tensor[RT_RESULT_COUNT];
+    double lambda[RT_RESULT_COUNT];
     double delta;
     bool pass; /**< at least one tensor was judged and every judged one passes */
-    rt_truth truth[RT_TENSOR_COUNT];
-    int64_t judged[RT_TENSOR_COUNT], total[RT_TENSOR_COUNT]; /**< (token, head) rows */
+    rt_truth truth[RT_RESULT_COUNT];
+    int64_t judged[RT_RESULT_COUNT], total[RT_RESULT_COUNT]; /**< (token, head) rows */
     bool given_lse;  /**< dk, dv: judged given the dump's lse and out, whose bounds are carried along */
     double estimate; /**< seconds that judging everything would have taken, 0 if it was not asked */
-    rt_certificate certificate[RT_TENSOR_COUNT];
+    rt_certificate certificate[RT_RESULT_COUNT];
     /** BLAS products that exact took and checked; of which wrong, and computed again */
     int64_t products[2];
     double seconds;

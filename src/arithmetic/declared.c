@@ -62,7 +62,8 @@ void rt_declared_init(rt_declared *d, rt_dtype input)
     const rt_dtype low = input == RT_F64 ? RT_F32 : input;
     memset(d, 0, sizeof *d);
     (void)rt_declared_accumulate(d, "f32");
-    d->exp_rel = 0x1p-13; /* a CPU kernel in use has 1.09e-4: validation/exp_accuracy.py */
+    d->exp_rel = 0x1p-13;  /* a CPU kernel in use has 1.09e-4: validation/exp_accuracy.py */
+    d->tanh_rel = 0x1p-11; /* PTX: tanh.approx.f32 */
     d->block_keys = 16;
     d->probabilities = low;
     d->partial = low;
@@ -79,6 +80,7 @@ bool rt_declared_of(const char *name, rt_declared *d)
         memset(d, 0, sizeof *d);
         (void)rt_declared_accumulate(d, "f32");
         d->exp_rel = 0x1p-22; /* its own 2^x: 1.4e-7 at most (test_f32.c), and base 2 */
+        d->tanh_rel = 0x1p-22;
         d->block_keys = 512;
         d->probabilities = d->partial = d->state = d->grad_partial = d->grad_state = RT_F32;
         d->join = RT_JOIN_RAW;
@@ -89,7 +91,8 @@ bool rt_declared_of(const char *name, rt_declared *d)
         return false;
     memset(d, 0, sizeof *d);
     (void)rt_declared_accumulate(d, "f64");
-    d->exp_rel = 0x1p-52; /* SLEEF u10: 1 ulp */
+    d->exp_rel = 0x1p-52;  /* SLEEF u10: 1 ulp */
+    d->tanh_rel = 0x1p-52; /* likewise */
     d->block_keys = 256;
     d->probabilities = d->partial = d->state = d->grad_partial = d->grad_state = RT_F64;
     d->join = RT_JOIN_RAW;

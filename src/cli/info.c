@@ -37,7 +37,7 @@ static void show_text(rt_cli *c, const rt_dump *d, const char *spec)
 {
     printf("# ringtrue %s  info %s\n", RT_VERSION, c->o->arguments[0]);
     rt_show_problem(stdout, &d->spec.problem);
-    rt_show_declared(stdout, &d->spec.declared);
+    rt_show_declared(stdout, &d->spec.declared, d->spec.problem.softcap > 0);
     printf("# layout    %s, P %d, %s\n", d->layout.name, d->layout.ranks,
            d->per_rank ? "one file per rank" : "global");
     if (d->layout.note[0] != '\0')

@@ -591,11 +591,12 @@ rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *
                 {"state", RT_DECL_STATE},
                 {"join", RT_DECL_JOIN},
                 {"grad_partial", RT_DECL_GRAD_PARTIAL},
-                {"grad_state", RT_DECL_GRAD_STATE}};
+                {"grad_state", RT_DECL_GRAD_STATE},
+                {"tanh", RT_DECL_TANH}};
     for (int64_t i = 0; i < o->n_declare; i++) {
         const char *text = o->declare[i], *eq = strchr(text, '=');
         int key = -1;
-        for (int k = 0; k < 9 && eq != NULL; k++)
+        for (int k = 0; k < 10 && eq != NULL; k++)
             if (strlen(keys[k].key) == (size_t)(eq - text) &&
                 strncmp(keys[k].key, text, (size_t)(eq - text)) == 0)
                 key = k;
@@ -603,7 +604,7 @@ rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *
             return rt_fail(ctx, RT_ERR_ARG,
                            "--declare %s: KEY=VALUE with a key of accumulate exp block_keys probabilities "
                            "partial state join "
-                           "grad_partial grad_state",
+                           "grad_partial grad_state tanh",
                            text);
         const char *v = eq + 1;
         rt_dtype t = RT_F32;
@@ -615,6 +616,11 @@ rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *
         case 1:
             RT_TRY(parse_real(ctx, "declare exp", v, &d->exp_rel));
             if (!(d->exp_rel >= 0 && d->exp_rel < 1))
+                return rt_fail(ctx, RT_ERR_ARG, "--declare %s: a relative accuracy from 0 to 1", text);
+            break;
+        case 9:
+            RT_TRY(parse_real(ctx, "declare tanh", v, &d->tanh_rel));
+            if (!(d->tanh_rel >= 0 && d->tanh_rel < 1))
                 return rt_fail(ctx, RT_ERR_ARG, "--declare %s: a relative accuracy from 0 to 1", text);
             break;
         case 2:

@@ -437,6 +437,14 @@ static rt_status read_arithmetic_object(const reader *a, rt_declared *d)
         d->exp_rel = x;
         d->assumed &= ~(uint32_t)RT_DECL_EXP;
     }
+    RT_TRY(get(a, "tanh", OPTIONAL, &v));
+    if (v) {
+        double x = json_number_value(v);
+        if (!json_is_number(v) || !(x >= 0 && x < 1))
+            return refuse(a, "tanh", v, "a relative accuracy, a number from 0 to below 1");
+        d->tanh_rel = x;
+        d->assumed &= ~(uint32_t)RT_DECL_TANH;
+    }
     if (json_object_get(a->object, "block_keys")) {
         RT_TRY(read_int(a, "block_keys", OPTIONAL, 1, INT64_MAX, &d->block_keys));
         d->assumed &= ~(uint32_t)RT_DECL_BLOCK;
@@ -458,8 +466,9 @@ static rt_status read_arithmetic_object(const reader *a, rt_declared *d)
 
 static rt_status read_arithmetic(const reader *r, rt_declared *d)
 {
-    static const char *const known[] = {"accumulate", "exp",  "block_keys",   "probabilities", "partial",
-                                        "state",      "join", "grad_partial", "grad_state",    NULL};
+    static const char *const known[] = {"accumulate", "exp",   "block_keys", "probabilities",
+                                        "partial",    "state", "join",       "grad_partial",
+                                        "grad_state", "tanh",  NULL};
     json_t *v;
     reader a;
     RT_TRY(get(r, "arithmetic", OPTIONAL, &v));

@@ -203,6 +203,8 @@ static int write_arithmetic(json_t *o, const rt_declared *declared)
         bad |= set(a, "accumulate", json_string(d.accumulate_name));
     if (!(d.assumed & RT_DECL_EXP))
         bad |= set(a, "exp", json_real(d.exp_rel));
+    if (!(d.assumed & RT_DECL_TANH))
+        bad |= set(a, "tanh", json_real(d.tanh_rel));
     if (!(d.assumed & RT_DECL_BLOCK))
         bad |= set(a, "block_keys", json_integer(d.block_keys));
     if (!(d.assumed & RT_DECL_JOIN))

@@ -19,6 +19,8 @@ void rt_budget_init(rt_budget *b, const rt_declared *d)
     memset(b, 0, sizeof *b);
     b->u = d->accumulate == RT_ACC_F64 ? 0x1p-53 : 0x1p-24;
     b->exp_rel = d->exp_rel;
+    b->tanh_rel = d->tanh_rel;
+    b->tanh_abs = (d->assumed & RT_DECL_TANH) != 0 ? d->exp_rel + 2 * b->u : 0;
     b->eta = d->accumulate == RT_ACC_F64 ? 0x1p-1022 : 0x1p-126;
     if (d->accumulate == RT_ACC_TC) {
         b->matrix_unit = true;

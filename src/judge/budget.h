@@ -14,6 +14,20 @@
  *         ||q|| ||k|| >= sum |q||k| and ||q^2|| ||k^2|| >= sum q^2 k^2 (Cauchy-Schwarz) spare two products of
  *         matrices.  var takes the partial sums of a product as no larger than a random order of its terms
  *         makes them.
+ *  bent   s = softcap(z + a + b), z the product with the scale, a alibi, b bias, m = |z| + |a| + |b|, k additions:
+ *         det  g(D) alpha ||q|| ||k|| + u (|z| + 2|a| + |b| + k m)   slope and distance, b in base 2, any order
+ *         var  .. + u^2 [ z^2 + 2a^2 + b^2 + k m^2 ]
+ *         c tanh(y / c), t = tanh, f = 1 - t^2, Dy the above for y = z + a + b, e_t the declared accuracy of tanh:
+ *         det  f (Dy + u|y| + c n_t)(1 + 4 Dy / c) + |s|(e_t + 6u)   f' = -2 t f / c: the second order
+ *         var  f^2 (var_y + u^2 y^2) + 6 u^2 s^2;  sys  f (sys_y + c n_t) + |s| e_t
+ *         n_t = e + 2u where tanh is not declared: from exponentials (p - 1/p) / (p + 1/p) errs by f times an
+ *         exponential's error besides what is relative, else 0.  3|x| is added to all of these as above.
+ *  sink   a key more with v = 0 and score sink_h, rounded only as an exponent is: x = sink - max without it;
+ *         n + 1 terms in the row sum.  Or it joins the row as a partial does: L + u_j (8 + 2|L|),
+ *         O + |O| [u_j (4 + w_s (6 + 2|L|)) + u_s if joined], w_s = exp(sink - L): O sigmoid(L' - sink).
+ *  drop   mu = m / keep: what w v is above becomes w mu v; Q = sum w (mu v)^2 = sum w mu v^2 / keep, and the errors
+ *         of w stay centred, sum w rho |mu v - O| <= sqrt(sum w rho^2) sqrt(Q - O^2), since sum w = 1.  2u more
+ *         for 1 / keep and its product; P may be rounded before it: tau_p / keep, vmax / keep.
  *  p      rho = score + (1 + N)(e + u), N = ceil(n / block) - 1 rescalings, and G - 1 more where the join is
  *         raw: then the kernel's own exponential rescales.  The other joins' exponentials are binary32's.
  *         A document is a kernel call of its own.
@@ -44,6 +58,14 @@
  *         var  w^2 [ (score_var + 3u^2) t^2 + u^2 Dv/2 (dP^2 + ||dO^2|| ||v^2||) ] + u_p^2 dS^2 + tau_p^2
  *         sys  w [ (score_sys + e + sys_L)|t| + g(Dv) ||dO|| ||v|| of a matrix unit + sys_delta ]
  *         var_L and var_delta are common to a row: in dQ they multiply dQ and sum_j w k as a whole.
+ *         Bent: dP is mu dP, 2u |dP| more; dS = f dS', f = 1 - t^2 from a tanh of its own: |f - f^| <= (2|t| / c) Ds + 2u,
+ *         Ds the score's error: det + |dS'| (that + u f), sys + |dS'| (2|t| / c) sys; it is not independent of the
+ *         score's: var_s (f + 2|t| / c)^2 in place of f^2.  delta and L are common to a row: they multiply f w.
+ *  dsink  the share of a row: -w_s delta, det w_s [ (u (2|sink| + 2|sink - L|) + e + 3u + det_L)|delta| + det_delta ], var
+ *         and sys alike; summed over N rows, + gamma_N sum |share|, var u^2 N/2 (dsink^2 + sum share^2);
+ *         + u_gb sum_r |T_r|, T_r the sum of rank r, and the additions of these as for dQ.
+ *  dbias  dS without the rounding of products; summed over what is broadcast as dsink over rows, T_r of a kernel
+ *         call and head; rounded as P is where it is summed or its own format is finer.
  *  dQ, dK, dV
  *         these, times |k|, |q|, |dO|, summed; + g(n) as in O (n: the keys of the row for dQ; the rows that see
  *         the key, in all heads of the group, for dK and dV); + u_gb sum_r |T_r| + G tau_gb for the steps;
@@ -68,7 +90,9 @@
 typedef struct {
     double u; /* elementwise roundings and IEEE accumulation */
     double exp_rel;
-    double eta; /* smallest normal number of the accumulation: what flushing to zero can cost */
+    double tanh_rel,
+        tanh_abs; /* of the softcap's tanh: relative, and where it is not declared times its slope */
+    double eta;   /* smallest normal number of the accumulation: what flushing to zero can cost */
     bool matrix_unit;
     /* Of a matrix unit: L; errors per product and per step where sum |x||y| = 1. */
     double tc_products, tc_term, tc_step;

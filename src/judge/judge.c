@@ -5,6 +5,7 @@
 
 #include "judge/group.h"
 #include "judge/sample.h"
+#include "judge/sweep_gradients.h"
 #include "judge/truth.h"
 
 static double now(void)
@@ -21,6 +22,10 @@ static bool is_key_side(rt_tensor_id t)
 
 static int64_t tensor_elements(const rt_problem *p, rt_tensor_id t)
 {
+    if (t == RT_DSINK || t == RT_DBIAS) {
+        const int64_t *n = p->bias_shape;
+        return t == RT_DSINK ? p->heads_q : n[0] * n[1] * n[2] * n[3];
+    }
     const int64_t rows = p->batch * (is_key_side(t) ? p->seqlen_k * p->heads_kv : p->seqlen_q * p->heads_q);
     const int64_t width = t == RT_LSE                                              ? 1
                           : t == RT_V || t == RT_DOUT || t == RT_OUT || t == RT_DV ? p->dim_v
@@ -58,10 +63,16 @@ static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_lay
     s->in = in;
     s->o = o;
     rt_budget_init(&s->budget, d);
-    s->backward = in->present[RT_DOUT] && (in->present[RT_DQ] || in->present[RT_DK] || in->present[RT_DV]);
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
+    bool gradient = false;
+    for (int t = RT_DQ; t < RT_RESULT_COUNT; t++)
+        gradient = gradient || in->present[t];
+    s->backward = in->present[RT_DOUT] && gradient;
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++) {
         s->any[t] = in->present[t] && (t <= RT_OUT || s->backward);
-        s->lambda[t] = lambda_for(tensor_elements(p, (rt_tensor_id)t), delta);
+        if ((t == RT_DSINK && p->sink == NULL) || (t == RT_DBIAS && !rt_wants_dbias(p)))
+            s->any[t] = false;
+        else
+            s->lambda[t] = lambda_for(tensor_elements(p, (rt_tensor_id)t), delta);
     }
     s->lambda[RT_OUT] = lambda_for(tensor_elements(p, RT_OUT), delta);
     s->again = rt_alloc(ctx, p->seqlen_k, sizeof *s->again);
@@ -103,7 +114,7 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
     const rt_problem *p = s->p;
     const double pairs = total_pairs(s), processes = rt_comm_size(comm), budget = s->o->budget_seconds;
     const int64_t samples = s->o->samples > 0 ? s->o->samples : 1024;
-    *d = (decision){.extent = ALL, .exact = s->o->truth == RT_TRUTH_EXACT};
+    *d = (decision){.extent = ALL, .exact = s->o->truth == RT_TRUTH_EXACT && rt_truths_know(p)};
     *estimate = 0;
     d->n_rows = per_head(samples, p->batch * p->heads_q, p->seqlen_q);
     d->n_keys = per_head(samples, p->batch * p->heads_kv, p->seqlen_k);
@@ -168,7 +179,8 @@ static void block_done(rt_sweep *s, int64_t *done, int64_t total)
 }
 
 static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, rt_sweep_work *work,
-                            rt_verdict *v, int64_t *done, int64_t total)
+                            rt_sink_sums *sink, rt_bias_sums *bias, rt_verdict *v, int64_t *done,
+                            int64_t total)
 {
     const int64_t group = s->p->heads_q / s->p->heads_kv;
     rt_truths truths = {0};
@@ -183,7 +195,7 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
         st = rt_truths_create(s->ctx, s, d->extent == ALL, &truths);
         if (st == RT_OK)
             st = rt_truths_compute(s->ctx, s, &truths);
-        for (int t = 0; t < RT_TENSOR_COUNT; t++)
+        for (size_t t = 0; t < sizeof truths.certificate / sizeof truths.certificate[0]; t++)
             rt_certificate_add(&v->certificate[t], &truths.certificate[t]);
         v->products[0] += truths.products[0];
         v->products[1] += truths.products[1];
@@ -199,9 +211,13 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
                       &work[omp_get_thread_num()]);
         block_done(s, done, total);
     }
-    if (s->any[RT_DK] || s->any[RT_DV]) {
-        if (d->extent == SAMPLED_BOTH)
-            rt_given_records(s);
+    if (d->extent == SAMPLED_BOTH && (s->any[RT_DK] || s->any[RT_DV] || s->any[RT_DSINK]))
+        rt_given_records(s);
+    if (s->any[RT_DSINK])
+        rt_sink_share(s, &l->side[RT_SIDE_Q], sink + s->b * s->p->heads_q);
+    if (s->any[RT_DBIAS])
+        st = rt_bias_pair(s->ctx, s, bias, work);
+    if (st == RT_OK && (s->any[RT_DK] || s->any[RT_DV])) {
         const int64_t m = s->keys.blocks;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, m, done, total)
         for (int64_t i = 0; i < m; i++) {
@@ -218,8 +234,8 @@ reset_truths:
 
 /* What the processes found, added in their order, to all. */
 typedef struct {
-    rt_tally tensor[RT_TENSOR_COUNT];
-    rt_certificate certificate[RT_TENSOR_COUNT];
+    rt_tally tensor[RT_RESULT_COUNT];
+    rt_certificate certificate[RT_RESULT_COUNT];
     int64_t products[2];
 } findings;
 
@@ -235,7 +251,7 @@ static rt_status add_up(rt_context *ctx, rt_comm *comm, rt_verdict *v)
     rt_status st = rt_comm_gather(ctx, comm, mine, (int64_t)sizeof *mine, &all, &offsets);
     for (int32_t r = 1; st == RT_OK && all != NULL && r < rt_comm_size(comm); r++) {
         memcpy(other, (char *)all + offsets[r], sizeof *other);
-        for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+        for (int t = 0; t < RT_RESULT_COUNT; t++) {
             rt_tally_merge(&mine->tensor[t], &other->tensor[t]);
             rt_certificate_add(&mine->certificate[t], &other->certificate[t]);
         }
@@ -259,8 +275,15 @@ static rt_status add_up(rt_context *ctx, rt_comm *comm, rt_verdict *v)
 static void describe(const rt_sweep *s, const decision *d, rt_verdict *v)
 {
     const rt_problem *p = s->p;
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
-        const bool key = is_key_side((rt_tensor_id)t);
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++) {
+        const int64_t *shape = p->bias_shape;
+        const bool key = is_key_side((rt_tensor_id)t), whole = t == RT_DSINK || t == RT_DBIAS;
+        if (whole) {
+            v->total[t] = t == RT_DSINK ? p->heads_q : shape[0] * shape[1] * shape[2];
+            v->judged[t] = v->tensor[t].judged ? v->total[t] : 0;
+            v->truth[t] = RT_TRUTH_F64;
+            continue;
+        }
         const int64_t heads = p->batch * (key ? p->heads_kv : p->heads_q),
                       length = key ? p->seqlen_k : p->seqlen_q;
         const bool sampled = key ? d->extent != ALL : d->extent == SAMPLED_BOTH;
@@ -270,7 +293,8 @@ static void describe(const rt_sweep *s, const decision *d, rt_verdict *v)
                           ? RT_TRUTH_EXACT
                           : RT_TRUTH_F64;
     }
-    v->given_lse = d->extent == SAMPLED_BOTH && (v->tensor[RT_DK].judged || v->tensor[RT_DV].judged);
+    v->given_lse = d->extent == SAMPLED_BOTH &&
+                   (v->tensor[RT_DK].judged || v->tensor[RT_DV].judged || v->tensor[RT_DSINK].judged);
 }
 
 rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
@@ -278,13 +302,12 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
                    const rt_judge_options *options, rt_verdict *out)
 {
     const double t0 = now();
-    if (rt_problem_has_scores(p))
-        return rt_fail(ctx, RT_ERR_FORMAT,
-                       "the problem has alibi, bias, softcap, a sink or dropout, which the judge does not know");
     const rt_judge_options o = options != NULL ? *options : (rt_judge_options){0};
     const double delta = o.delta > 0 ? o.delta : 1e-6;
     rt_verdict v = {.delta = delta};
     rt_sweep s = {0};
+    rt_sink_sums *sink = NULL;
+    rt_bias_sums bias = {0};
     const int threads = omp_get_max_threads();
     rt_sweep_work *work = rt_calloc(ctx, threads, sizeof *work);
     rt_status st = work == NULL ? RT_ERR_NOMEM : RT_OK;
@@ -302,7 +325,17 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
         goto free_work;
     s.lean = d.extent == SAMPLED_BOTH;
     if (d.extent == SAMPLED_BOTH && !(in->present[RT_LSE] && in->present[RT_OUT]))
-        s.any[RT_DK] = s.any[RT_DV] = false; /* nothing to be given: report them as not judged */
+        s.any[RT_DK] = s.any[RT_DV] = s.any[RT_DSINK] =
+            false; /* nothing to be given: report them as not judged */
+    if (d.extent != ALL)
+        s.any[RT_DBIAS] = false; /* every element wants rows of its own */
+    sink = rt_calloc(ctx, p->batch * p->heads_q, sizeof *sink);
+    st = sink == NULL ? RT_ERR_NOMEM : RT_OK;
+    if (st == RT_OK && s.any[RT_DBIAS])
+        st = rt_bias_create(ctx, comm, &s, &bias);
+    st = rt_comm_agree(ctx, comm, st);
+    if (st != RT_OK)
+        goto free_work;
     const int64_t pairs = p->batch * p->heads_kv,
                   mine = (pairs + rt_comm_size(comm) - 1 - rt_comm_rank(comm)) / rt_comm_size(comm);
     const int64_t row_blocks =
@@ -311,16 +344,27 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     const int64_t blocks =
         p->heads_q / p->heads_kv * row_blocks + (s.any[RT_DK] || s.any[RT_DV] ? key_blocks : 0);
     int64_t done = 0;
-    for (int64_t i = rt_comm_rank(comm); i < pairs && st == RT_OK; i += rt_comm_size(comm)) {
+    for (int64_t first = 0; first < pairs && st == RT_OK; first += rt_comm_size(comm)) {
+        const int64_t i = first + rt_comm_rank(comm);
         s.b = i / p->heads_kv;
         s.g = i % p->heads_kv;
-        st = sweep_pair(&s, l, &d, work, &v, &done, mine * blocks);
+        if (i < pairs)
+            st = sweep_pair(&s, l, &d, work, sink, &bias, &v, &done, mine * blocks);
+        if (!bias.shared)
+            continue;
+        st = rt_comm_agree(ctx, comm, st);
+        if (st == RT_OK)
+            st = rt_bias_collect(ctx, comm, &s, first, &bias);
     }
     st = rt_comm_agree(ctx, comm, st);
+    if (st == RT_OK && s.any[RT_DSINK])
+        st = rt_sink_judge(ctx, comm, &s, sink, l->ranks, work);
+    if (st == RT_OK && bias.shared)
+        st = rt_bias_judge(ctx, comm, &s, &bias, work);
     if (st != RT_OK)
         goto free_work;
     for (int i = 0; i < threads; i++)
-        for (int t = 0; t < RT_TENSOR_COUNT; t++)
+        for (int t = 0; t < RT_RESULT_COUNT; t++)
             rt_tally_merge(&v.tensor[t], &work[i].tally[t]);
     st = add_up(ctx, comm, &v);
     if (st != RT_OK)
@@ -328,7 +372,7 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     describe(&s, &d, &v);
     bool any = false;
     v.pass = true;
-    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+    for (int t = 0; t < RT_RESULT_COUNT; t++) {
         v.lambda[t] = s.lambda[t];
         any = any || v.tensor[t].judged;
         v.pass = v.pass && (!v.tensor[t].judged || rt_tally_pass(&v.tensor[t]));
@@ -337,6 +381,8 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     v.seconds = now() - t0;
     *out = v;
 free_work:
+    rt_bias_reset(&bias);
+    rt_free(sink);
     rt_sweep_memory_reset(&s);
     for (int i = 0; work != NULL && i < threads; i++)
         rt_sweep_work_reset(&work[i]);

@@ -81,7 +81,7 @@ static rt_status probe(rt_context *ctx, const rt_sweep *like, rt_sweep_work *wor
         }
     }
     out->keys = (now() - t0) * 1e9 / pairs;
-    for (int whole = 0; whole < 2; whole++) {
+    for (int whole = 0; whole < 2 && rt_truths_know(like->p); whole++) {
         rt_truths t;
         RT_TRY(rt_truths_create(ctx, s, whole == 1, &t));
         t0 = now();
@@ -162,6 +162,14 @@ void rt_given_records(rt_sweep *s)
             s->in->load(s->in->arg, RT_OUT, s->b, i, h, out);
             s->in->load(s->in->arg, RT_LSE, s->b, i, h, &r->lse);
             r->lse *= to_natural;
+            if (rt_is_minus_inf(r->lse) && p->bias != NULL) { /* the bias may hide the row's last key */
+                bool any = false;
+                for (int64_t k = s->lo[i]; k < s->hi[i] && !any; k++)
+                    any = rt_sweep_pair_counts(s, h, i, k, false);
+                r->keys = any ? r->keys : 0;
+            }
+            if (r->keys == 0)
+                continue;
             rt_sweep_norms(q, D, &r->q1, &r->q2);
             rt_sweep_norms(dout, Dv, &r->g1, &r->g2);
             for (int64_t d = 0; d < Dv; d++)

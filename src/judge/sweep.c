@@ -59,7 +59,7 @@ void rt_cut_reset(rt_cut *c)
 rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_work *w)
 {
     const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, Q = RT_BLOCK_Q, K = RT_BLOCK_K,
-                  QK = Q * K;
+                  QK = Q * K, widest = rt_wants_dbias(p) ? rt_max64(X, p->seqlen_k) : X;
     const int64_t sizes[] = {Q * D,
                              Q * Dv,
                              K * D,
@@ -79,14 +79,33 @@ rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_wo
                              4 * X + K,
                              3 * QK,
                              11 * K * (D + Dv),
-                             3 * X};
-    double **const at[] = {&w->q,    &w->dout, &w->k,   &w->v,     &w->kk,   &w->vv,  &w->s,
-                           &w->m2,   &w->m5,   &w->acc, &w->big,   &w->prev, &w->top, &w->t_abs,
-                           &w->t_sq, &w->vis,  &w->row, &w->three, &w->keys, &w->got};
+                             3 * widest,
+                             K,
+                             K,
+                             K,
+                             K,
+                             K,
+                             K,
+                             K,
+                             K,
+                             K,
+                             K / 8};
+    rt_pair_terms *e = &w->pair;
+    double *keep;
+    double **const at[] = {&w->q,         &w->dout,      &w->k,         &w->v,   &w->kk,  &w->vv,
+                           &w->s,         &w->m2,        &w->m5,        &w->acc, &w->big, &w->prev,
+                           &w->top,       &w->t_abs,     &w->t_sq,      &w->vis, &w->row, &w->three,
+                           &w->keys,      &w->got,       &e->det,       &e->var, &e->sys, &e->slope,
+                           &e->slope_det, &e->slope_var, &e->slope_sys, &e->mu,  &e->sum, &keep};
     memset(w, 0, sizeof *w);
     w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
         return RT_ERR_NOMEM;
+    e->keep = (uint8_t *)(void *)keep;
+    for (int64_t j = 0; j < K; j++) { /* as they stay where nothing bends or drops */
+        e->slope[j] = e->mu[j] = 1;
+        e->slope_det[j] = e->slope_var[j] = e->slope_sys[j] = 0;
+    }
     return RT_OK;
 }
 
@@ -175,21 +194,21 @@ rt_score_terms rt_sweep_score_terms(const rt_sweep *s)
                             .u = b->u,
                             .u2 = b->u * b->u,
                             .half_d = half_d,
-                            .sys1 = rt_budget_dot_sys(b, D, 0) * alpha};
+                            .sys1 = rt_budget_dot_sys(b, D, 0) * alpha,
+                            .adds = (s->p->alibi != NULL) + (s->p->bias != NULL),
+                            .cap = s->p->softcap,
+                            .tanh_rel = b->tanh_rel,
+                            .tanh_abs = b->tanh_abs};
 }
 
 rt_grad_terms rt_sweep_grad_terms(const rt_sweep *s, const rt_row_record *rec)
 {
     const rt_budget *b = &s->budget;
-    const rt_score_terms c = rt_sweep_score_terms(s);
     const double Dv = (double)s->p->dim_v, half_v = b->matrix_unit ? 0 : 0.5 * Dv;
-    return (rt_grad_terms){.det1 = c.det1 * rec->q1,
-                           .var1 = c.var1 * rec->q2,
-                           .sys1 = c.sys1 * rec->q1,
-                           .det0 = b->exp_rel + 3 * b->u + rec->det_l,
+    return (rt_grad_terms){.det0 = b->exp_rel + 3 * b->u + rec->det_l,
                            .sys0 = b->exp_rel + rec->sys_l,
                            .g1 = rt_budget_dot(b, Dv, 0) * rec->g1,
-                           .g2 = c.u2 * half_v * rec->g2,
+                           .g2 = b->u * b->u * half_v * rec->g2,
                            .g_sys = rt_budget_dot_sys(b, Dv, 0) * rec->g1,
                            .half_v = half_v};
 }
@@ -223,6 +242,9 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
 {
     const rt_problem *p = s->p;
     const int64_t Sq = p->seqlen_q, Sk = p->seqlen_k;
+    s->bends = rt_score_bends(p);
+    s->drops = p->dropout > 0;
+    s->more = 1 / rt_score_keep(p);
     if (s->key_groups.order == NULL)
         RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->key_groups));
     if (s->dq_groups.order == NULL)

@@ -9,6 +9,7 @@
 #define RT_JUDGE_SWEEP_H
 
 #include "arithmetic/block.h"
+#include "arithmetic/score.h"
 #include "judge/budget.h"
 
 /* The elementwise loops are compiled for AVX2 too and chosen at run time; the operations, and so the bits, are the same. */
@@ -49,8 +50,8 @@ typedef struct rt_sweep {
     const rt_judge_input *in;
     const rt_judge_options *o;
     rt_budget budget;
-    double lambda[RT_TENSOR_COUNT];
-    bool backward, any[RT_TENSOR_COUNT]; /* which tensors are judged */
+    double lambda[RT_RESULT_COUNT];
+    bool backward, any[RT_RESULT_COUNT]; /* which tensors are judged */
     /* Grouped by kernel call (group.h): the keys of a row, forward and for dQ; the queries of a key; and plain blocks. */
     rt_cut key_groups, dq_groups, query_groups, keys, queries;
     int32_t *again;   /* Sk: contributions to a key's gradients beyond the groups; NULL: none */
@@ -66,6 +67,8 @@ typedef struct rt_sweep {
     bool any_bad;
     /* samples of long sequences: det and sys of gradients without products of their own (budget.h) */
     bool lean;
+    bool bends, drops;             /* scores (alibi, bias, softcap); dropout */
+    double more;                   /* 1 / keep of dropout; 1 */
     double *k_max, *q_max, *g_max; /* largest |k_d|, |q_d|, |dO_d| of the pair: D, D, Dv; lean only */
     rt_row_record *rows;           /* (heads of the group, Sq) */
     /* Exact truths of the pair, NULL: binary64's.  By (head of the group, index in queries.order), by index in keys.order. */
@@ -73,6 +76,13 @@ typedef struct rt_sweep {
     /* By row: 0, or the error bound of an element whose rounding was left open; infinity: no exact value. */
     const double *open_out, *open_lse, *open_dq, *open_dk, *open_dv;
 } rt_sweep;
+
+/* Of a row's pairs with a block of keys (budget.h): the three readings of the score's error; of bent scores the slope
+ * d s / d (scale q.k) and the readings of its error; of dropout the factor m / keep; sum: scratch. */
+typedef struct {
+    double *det, *var, *sys, *slope, *slope_det, *slope_var, *slope_sys, *mu, *sum;
+    uint8_t *keep;
+} rt_pair_terms;
 
 typedef struct {
     double *store;
@@ -82,7 +92,8 @@ typedef struct {
     double *prev, *top, *t_abs, *t_sq;  /* (max(Q,K), max(D,Dv)) twice: for two results at a time */
     double *vis, *row, *got;
     double *three, *keys; /* 3 (Q, K); sums of a key block: 11 (K, D + Dv) */
-    rt_tally tally[RT_TENSOR_COUNT];
+    rt_pair_terms pair;   /* K each */
+    rt_tally tally[RT_RESULT_COUNT];
 } rt_sweep_work;
 
 /* The plain cuts and the arrays of s (p and in are set; the grouped ones, where unset, become plain cuts too). */
@@ -122,18 +133,63 @@ void rt_sweep_norms(const double *x, int64_t n, double *norm1, double *norm2);
 void rt_sweep_grow(int64_t n, const double *x, double *top);
 void rt_sweep_close_partial(int64_t n, const double *x, double *prev, double *t_abs, double *t_sq);
 
-/* Constants of a score's error (budget.h): det1 ||q|| ||k|| + u(|s| + 3|x|); var1 ||q^2|| ||k^2|| + u2
- * ((half_d + 1) s^2 + 3x^2). */
+/* Constants of a score's error (budget.h): det1 ||q|| ||k|| + u |s|; var1 ||q^2|| ||k^2|| + u2 (half_d + 1) s^2; how
+ * many additions join it; the softcap and the errors of its tanh. */
 typedef struct {
-    double det1, var1, u, u2, half_d, sys1;
+    double det1, var1, u, u2, half_d, sys1, adds, cap, tanh_rel, tanh_abs;
 } rt_score_terms;
 rt_score_terms rt_sweep_score_terms(const rt_sweep *s);
 
+/* vis[j] = 0 where the bias hides the pair; how many that were visible it hides. */
+int64_t rt_sweep_hide(const rt_sweep *s, int64_t h, int64_t i, const int64_t *pos, int64_t n, double *vis);
+/* vis[j] = 1 where query i of head h sees key pos[j], else 0; how many it sees. */
+int64_t rt_sweep_see(const rt_sweep *s, int64_t h, int64_t i, const int64_t *pos, int64_t n, double *vis);
+/* Whether pair (i, j), j in [lo, hi) of i, is one for mask and bias and, if what v_j or dO_i holds is asked for, dropout keeps
+ * it. */
+bool rt_sweep_pair_counts(const rt_sweep *s, int64_t h, int64_t i, int64_t j, bool value);
+/* score comes as scale q.k of row i and keys pos[0 .. n): what joins and bends it; -infinity where the bias hides. */
+void rt_sweep_score_values(const rt_sweep *s, int64_t h, int64_t i, const int64_t *pos, int64_t n,
+                           double *score);
+/* The same with the readings; q1, q2, k1, k2: norms.  Where the bias hides, the score becomes 0. */
+void rt_sweep_scores(const rt_sweep *s, const rt_score_terms *c, int64_t h, int64_t i, double q1, double q2,
+                     const int64_t *pos, int64_t n, const double *k1, const double *k2, double *score,
+                     const rt_pair_terms *e);
+
 /* Constants of one row's errors in dS (budget.h). */
 typedef struct {
-    double det1, var1, sys1, det0, sys0, g1, g2, g_sys, half_v;
+    double det0, sys0, g1, g2, g_sys, half_v;
 } rt_grad_terms;
 rt_grad_terms rt_sweep_grad_terms(const rt_sweep *s, const rt_row_record *rec);
+
+/* One pair's dS with dropout and a softcap: its value, f w, |dS / (f w)|, and the readings of all but delta, the rounding
+ * of dS and what is common to a row. */
+typedef struct {
+    double value, weight, size, det, var, sys;
+} rt_bent_reading;
+/* w: P; dp: dO.v without dropout. */
+static inline rt_bent_reading rt_sweep_bent(const rt_sweep *s, const rt_score_terms *c,
+                                            const rt_grad_terms *g, const rt_row_record *rec,
+                                            const rt_pair_terms *e, int64_t j, double v1, double v2,
+                                            double score, double w, double dp)
+{
+    const double mu = e->mu[j], f = e->slope[j], x = mu * dp, t = x - rec->delta, at = fabs(t),
+                 a = fabs(score), z = fabs(score - rec->lse), times = s->drops ? 2 : 0,
+                 bent = c->cap > 0 ? 1 : 0;
+    double rho = e->det[j] + c->u * (a + 2 * z) + g->det0;
+    rho += rho * rho;
+    const double f2 = f * f, own = c->u2 * (a * a + 2 * z * z + 3 + bent);
+    return (rt_bent_reading){
+        .value = f * w * t,
+        .weight = f * w,
+        .size = at,
+        .det = w * (f * (rho * at + mu * g->g1 * v1 + times * c->u * fabs(x)) +
+                    at * (e->slope_det[j] + bent * c->u * f)),
+        .var =
+            w * w *
+            (f2 * ((e->var[j] + own) * t * t + c->u2 * (g->half_v + times) * x * x + mu * mu * g->g2 * v2) +
+             t * t * e->slope_var[j]),
+        .sys = w * (f * ((e->sys[j] + g->sys0) * at + mu * g->g_sys * v1) + at * e->slope_sys[j])};
+}
 /* Rounding P or dS and adding n products with it: the factors of the three readings. */
 typedef struct {
     double det, var, sys;

@@ -35,23 +35,24 @@ typedef struct {
 /* The readings of one row against the block: P and dS in p and ds (which comes as dP), and their sums by key. */
 RT_SWEEP_WIDE
 static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_terms *g,
-                     const rt_row_record *rec, key_block *x, const double *restrict score,
-                     const double *restrict visible, const double *restrict p, double *restrict ds,
-                     double *restrict pe, double *restrict pv, double *restrict py, double *restrict e,
-                     double *restrict var_ds, double *restrict y)
+                     const rt_row_record *rec, const rt_pair_terms *pair, key_block *x,
+                     const double *restrict score, const double *restrict visible, const double *restrict p,
+                     double *restrict ds, double *restrict pe, double *restrict pv, double *restrict py,
+                     double *restrict e, double *restrict var_ds, double *restrict y)
 {
     const rt_budget *b = &s->budget;
     const double L = rec->lse, delta = rec->delta, tau = b->tau_p, tau2 = tau * tau, eta = b->eta;
-    const double *restrict k1 = x->k1, *restrict k2 = x->k2, *restrict v1 = x->v1, *restrict v2 = x->v2;
+    const double *restrict v1 = x->v1, *restrict v2 = x->v2, *restrict e_det = pair->det,
+                           *restrict e_var = pair->var, *restrict e_sys = pair->sys;
     const double *restrict s_det = x->s_det, *restrict s_var = x->s_var, *restrict s_sys = x->s_sys;
     const int64_t n = x->nk;
     for (int64_t j = 0; j < n; j++) {
         const double vis = visible[j], dp = ds[j], u = dp - delta, au = fabs(u), a = fabs(score[j]),
                      z = fabs(score[j] - L);
-        double rho = g->det1 * k1[j] + t->u * (2 * a + 2 * z) + g->det0;
+        double rho = e_det[j] + t->u * (a + 2 * z) + g->det0;
         rho += rho * rho;
-        const double var = g->var1 * k2[j] + t->u2 * ((t->half_d + 2) * a * a + 2 * z * z + 3) + rec->var_l;
-        const double sys = g->sys1 * k1[j] + g->sys0;
+        const double var = e_var[j] + t->u2 * (a * a + 2 * z * z + 3) + rec->var_l;
+        const double sys = e_sys[j] + g->sys0;
         const double grad = p[j] * u, ag = fabs(grad), p2 = p[j] * p[j];
         ds[j] = grad;
         pe[j] = p[j] * (rho + s_det[j]) + (tau + eta) * vis;
@@ -63,6 +64,43 @@ static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_t
                     s_var[j] * grad * grad + tau2 * vis;
         y[j] = p[j] * (sys * au + g->g_sys * v1[j] + rec->sys_d) + s_sys[j] * ag + eta * (1 + au) * vis;
     }
+}
+
+/* The same with dropout and a softcap: P' = mu P, dP' = mu dP, dS = f dS'. */
+static void bent_readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_terms *g,
+                          const rt_row_record *rec, const rt_pair_terms *pair, const key_block *x,
+                          const double *score, const double *visible, double *p, double *ds, double *pe,
+                          double *pv, double *py, double *e, double *var_ds, double *y)
+{
+    const double tau = s->more * s->budget.tau_p, eta = s->more * s->budget.eta, times = s->drops ? 2 : 0;
+    for (int64_t j = 0; j < x->nk; j++) {
+        const double w = p[j], mw = pair->mu[j] * w, vis = visible[j], a = fabs(score[j]),
+                     z = fabs(score[j] - rec->lse);
+        const rt_bent_reading r =
+            rt_sweep_bent(s, t, g, rec, pair, j, x->v1[j], x->v2[j], score[j], w, ds[j]);
+        double rho = pair->det[j] + t->u * (a + 2 * z) + g->det0;
+        rho += rho * rho;
+        const double var = pair->var[j] + t->u2 * (a * a + 2 * z * z + 3 + times) + rec->var_l;
+        pe[j] = mw * (rho + x->s_det[j] + times * t->u) + (tau + eta) * vis;
+        pv[j] = mw * mw * (var + x->s_var[j]) + tau * tau * vis;
+        py[j] = mw * (pair->sys[j] + g->sys0 + x->s_sys[j]) + eta * vis;
+        p[j] = mw;
+        const double grad = r.value, ag = fabs(grad), f2 = r.weight * r.weight;
+        ds[j] = grad;
+        e[j] = r.det + r.weight * rec->det_d + x->s_det[j] * ag + (tau + eta * (1 + r.size)) * vis;
+        var_ds[j] = r.var + f2 * (rec->var_l * r.size * r.size + rec->var_d) + x->s_var[j] * grad * grad +
+                    tau * tau * vis;
+        y[j] = r.sys + r.weight * rec->sys_d + x->s_sys[j] * ag + eta * (1 + r.size) * vis;
+    }
+}
+
+/* Their sums by key. */
+RT_SWEEP_WIDE
+static void add_columns(bool lean, key_block *x, const double *restrict visible, const double *restrict pe,
+                        const double *restrict pv, const double *restrict py, const double *restrict e,
+                        const double *restrict var_ds, const double *restrict y)
+{
+    const int64_t n = x->nk;
     for (int64_t j = 0; j < n; j++) {
         x->e_v[j] += pe[j];
         x->y_v[j] += py[j];
@@ -70,7 +108,7 @@ static void readings(const rt_sweep *s, const rt_score_terms *t, const rt_grad_t
         x->y_k[j] += y[j];
         x->keys[j] += visible[j];
     }
-    for (int64_t j = 0; j < n && s->lean; j++) {
+    for (int64_t j = 0; j < n && lean; j++) {
         x->oe_v[j] += rt_sweep_over(pe[j], pv[j]);
         x->oy_v[j] += rt_sweep_over(py[j], pv[j]);
         x->oe_k[j] += rt_sweep_over(e[j], var_ds[j]);
@@ -101,26 +139,32 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
                          *restrict py = w->m5 + (2 * r->nq + i) * K;
         double *restrict e = three + i * K, *restrict var_ds = three + (r->nq + i) * K,
                          *restrict y = three + (2 * r->nq + i) * K;
-        const double *restrict score = w->s + i * K;
+        double *score = w->s + i * K;
         const rt_row_record *rec = &records[r->pos[i]];
         const int64_t lo = s->lo[r->pos[i]], hi = s->hi[r->pos[i]];
-        if (hi <= x->pos[0] || lo > x->pos[x->nk - 1] ||
-            rt_sweep_visible(s, r->pos[i], x->pos, x->nk, w->vis) == 0) {
+        if (rec->keys == 0 || hi <= x->pos[0] || lo > x->pos[x->nk - 1] ||
+            rt_sweep_see(s, h, r->pos[i], x->pos, x->nk, w->vis) == 0) {
             for (int64_t j = 0; j < x->nk; j++)
                 p[j] = ds[j] = pe[j] = pv[j] = py[j] = e[j] = var_ds[j] = y[j] = 0;
             continue;
         }
+        rt_sweep_scores(s, &t, h, r->pos[i], rec->q1, rec->q2, x->pos, x->nk, x->k1, x->k2, score,
+                        &w->pair);
         for (int64_t j = 0; j < x->nk; j++)
             p[j] = w->vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
         rt_exp_vector(p, x->nk);
         const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
-        readings(s, &t, &g, rec, x, score, w->vis, p, ds, pe, pv, py, e, var_ds, y);
+        if (s->drops || t.cap > 0)
+            bent_readings(s, &t, &g, rec, &w->pair, x, score, w->vis, p, ds, pe, pv, py, e, var_ds, y);
+        else
+            readings(s, &t, &g, rec, &w->pair, x, score, w->vis, p, ds, pe, pv, py, e, var_ds, y);
+        add_columns(s->lean, x, w->vis, pe, pv, py, e, var_ds, y);
         for (int64_t j = 0; j < x->nk; j++) {
             if (!(w->vis[j] > 0))
                 continue;
             x->in_partial[j] = true;
             x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
-            x->bad_v[j] = rec->bad_p > x->bad_v[j] ? rec->bad_p : x->bad_v[j];
+            x->bad_v[j] = rec->bad_p > x->bad_v[j] && w->pair.mu[j] > 0 ? rec->bad_p : x->bad_v[j];
             x->bad_g = x->bad_g || rec->bad_g > 0;
         }
     }
@@ -147,7 +191,8 @@ static bool mark_dims(const rt_sweep *s, int64_t key, double *row, uint8_t *unde
     bool any = false;
     for (int64_t h = 0; h < group; h++)
         for (int64_t i = s->col_lo[key]; i < s->col_hi[key]; i++) {
-            if (s->rows[h * s->p->seqlen_q + i].bad_g == 0 || !rt_sweep_sees(s, i, key))
+            if (s->rows[h * s->p->seqlen_q + i].bad_g == 0 ||
+                !rt_sweep_pair_counts(s, s->g * group + h, i, key, true))
                 continue;
             s->in->load(s->in->arg, RT_DOUT, s->b, i, s->g * group + h, row);
             for (int64_t d = 0; d < Dv; d++) {

@@ -8,7 +8,7 @@ enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K };
 typedef struct {
     int64_t h, nq, r0;
     const int64_t *pos;
-    double top[Q], l[Q], lse[Q];
+    double top[Q], below[Q], l[Q], lse[Q]; /* the maximum with the sink, and without */
     double sum_rho[Q], sum_rho2[Q], sum_var[Q], max_var[Q], max_w[Q], sum_sys[Q], sum_sys2[Q];
     double sum_e[Q], sum_y[Q];   /* of dS: det, sys */
     double over_e[Q], over_y[Q]; /* their squares over var */
@@ -68,10 +68,10 @@ static int64_t visible(const rt_sweep *s, const row_block *r, int64_t i, const k
                        double *vis)
 {
     if (!full)
-        return rt_sweep_visible(s, r->pos[i], x->pos, x->nk, vis);
+        return rt_sweep_see(s, r->h, r->pos[i], x->pos, x->nk, vis);
     for (int64_t j = 0; j < x->nk; j++)
         vis[j] = 1.0;
-    return x->nk;
+    return x->nk - rt_sweep_hide(s, r->h, r->pos[i], x->pos, x->nk, vis);
 }
 
 /* Pass 1: the maximum and the sum of exponentials of every row, hence L. */
@@ -100,6 +100,7 @@ static void pass_lse(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                 r->last_group[i] = s->key_groups.group[kb];
                 r->partials[i]++;
             }
+            rt_sweep_score_values(s, r->h, r->pos[i], x.pos, x.nk, row);
             for (int64_t j = 0; j < x.nk; j++) {
                 row[j] = w->vis[j] > 0 ? row[j] : -RT_INF;
                 top = row[j] > top ? row[j] : top;
@@ -114,8 +115,16 @@ static void pass_lse(const rt_sweep *s, row_block *r, rt_sweep_work *w)
             r->top[i] = top;
         }
     }
-    for (int64_t i = 0; i < r->nq; i++)
-        r->lse[i] = r->keys[i] > 0 ? r->top[i] + rt_log_scalar(r->l[i]) : -RT_INF;
+    for (int64_t i = 0; i < r->nq; i++) {
+        r->below[i] = r->top[i];
+        if (s->p->sink != NULL) { /* a key more, with v = 0 */
+            const double sink = s->p->sink[r->h], top = fmax(r->top[i], sink);
+            r->l[i] =
+                (r->keys[i] > 0 ? r->l[i] * rt_exp_scalar(r->top[i] - top) : 0) + rt_exp_scalar(sink - top);
+            r->top[i] = top;
+        }
+        r->lse[i] = r->l[i] > 0 ? r->top[i] + rt_log_scalar(r->l[i]) : -RT_INF;
+    }
 }
 
 /* Pass 2: O and the sums behind its bound.  acc is (nq, 2 Dv): O, then sum w v^2. */
@@ -144,27 +153,30 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
             rt_gemm_nt(nq, x.nk, s->p->dim, s->p->scale, w->q, s->p->dim, w->k, s->p->dim, 0.0, w->s, K);
             for (int64_t i = 0; i < nq; i++) {
                 double *restrict p = w->m2 + i * K;
-                const double *restrict score = w->s + i * K;
+                double *score = w->s + i * K;
                 if (visible(s, r, i, &x, full, w->vis) == 0) {
                     memset(p, 0, (size_t)x.nk * sizeof *p);
                     continue;
                 }
+                rt_sweep_scores(s, &c, r->h, r->pos[i], r->q1[i], r->q2[i], x.pos, x.nk, x.k1, x.k2, score,
+                                &w->pair);
+                const double *restrict s_det = w->pair.det, *restrict s_var = w->pair.var,
+                                       *restrict s_sys = w->pair.sys;
                 for (int64_t j = 0; j < x.nk; j++)
                     p[j] = w->vis[j] > 0 ? score[j] - r->lse[i] : -RT_INF;
                 rt_exp_vector(p, x.nk);
                 const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]);
                 const double sys0 = (1 + blocks) * b->exp_rel, det0 = sys0 + (1 + blocks) * b->u,
                              var0 = (1 + blocks) * c.u2;
-                const double det1 = c.det1 * r->q1[i], var1 = c.var1 * r->q2[i], sys1 = c.sys1 * r->q1[i],
-                             top = r->top[i];
+                const double top = r->top[i];
                 double rho_sum = 0, rho2_sum = 0, var_sum = 0, var_max = 0, w_max = 0, sys_sum = 0,
                        sys2_sum = 0, p_sum = 0;
                 for (int64_t j = 0; j < x.nk; j++) {
-                    const double a = fabs(score[j]), d = fabs(score[j] - top);
-                    double rho = det1 * x.k1[j] + c.u * (a + 3 * d) + det0;
+                    const double d = fabs(score[j] - top);
+                    double rho = s_det[j] + 3 * c.u * d + det0;
                     rho += rho * rho;
-                    const double var = var1 * x.k2[j] + c.u2 * ((c.half_d + 1) * a * a + 3 * d * d) + var0;
-                    const double sys = sys1 * x.k1[j] + sys0;
+                    const double var = s_var[j] + 3 * c.u2 * d * d + var0;
+                    const double sys = s_sys[j] + sys0;
                     p_sum += p[j];
                     rho_sum += p[j] * rho;
                     rho2_sum += p[j] * rho * rho;
@@ -184,6 +196,8 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                 r->max_w[i] = w_max > r->max_w[i] ? w_max : r->max_w[i];
                 r->sum_sys[i] += sys_sum;
                 r->sum_sys2[i] += sys2_sum;
+                for (int64_t j = 0; j < x.nk && s->drops; j++)
+                    p[j] *= w->pair.mu[j];
             }
             rt_gemm_nn(nq, 2 * Dv, x.nk, 1.0, w->m2, K, w->v, 2 * Dv, 1.0, w->acc, 2 * Dv);
             for (int64_t i = 0; i < nq; i++)
@@ -203,6 +217,28 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
     }
 }
 
+/* The sink as a key more: what its exponential adds to the sums. */
+static void add_sink(const rt_sweep *s, row_block *r)
+{
+    const rt_budget *b = &s->budget;
+    const double u2 = b->u * b->u;
+    for (int64_t i = 0; i < r->nq; i++) {
+        const double sink = s->p->sink[r->h], weight = rt_exp_scalar(sink - r->lse[i]),
+                     d = r->keys[i] > 0 ? fabs(sink - r->below[i]) : 0;
+        const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]),
+                     sys = (1 + blocks) * b->exp_rel;
+        double rho = b->u * (fabs(sink) + 3 * d) + sys + (1 + blocks) * b->u;
+        rho += rho * rho;
+        const double var = u2 * (sink * sink + 3 * d * d + 1 + blocks);
+        r->sum_rho[i] += weight * rho;
+        r->sum_rho2[i] += weight * rho * rho;
+        r->sum_var[i] += weight * weight * var;
+        r->max_var[i] = fmax(r->max_var[i], weight * var);
+        r->sum_sys[i] += weight * sys;
+        r->sum_sys2[i] += weight * sys * sys;
+    }
+}
+
 /* Which rows depend on a NaN or an infinity of the inputs. */
 static void mark_bad(const rt_sweep *s, row_block *r)
 {
@@ -211,10 +247,10 @@ static void mark_bad(const rt_sweep *s, row_block *r)
         uint8_t p = r->keys[i] > 0 ? r->q_bad[i] : 0, v = 0;
         if (s->any_bad)
             for (int64_t j = lo; j < hi; j++) {
-                if ((s->k_bad[j] == 0 && s->v_bad[j] == 0) || !rt_sweep_sees(s, r->pos[i], j))
-                    continue;
-                p = s->k_bad[j] > p ? s->k_bad[j] : p;
-                v = s->v_bad[j] > v ? s->v_bad[j] : v;
+                if (s->k_bad[j] > p && rt_sweep_pair_counts(s, r->h, r->pos[i], j, false))
+                    p = s->k_bad[j];
+                if (s->v_bad[j] > v && rt_sweep_pair_counts(s, r->h, r->pos[i], j, true))
+                    v = s->v_bad[j];
             }
         r->bad_p[i] = p;
         const uint8_t g = r->keys[i] > 0 ? r->g_bad[i] : 0, pv = p > v ? p : v;
@@ -233,7 +269,7 @@ static bool mark_output(const rt_sweep *s, const row_block *r, int64_t i, rt_swe
         return r->bad_p[i] > 0;
     bool any = r->bad_p[i] > 0;
     for (int64_t j = s->lo[r->pos[i]]; j < s->hi[r->pos[i]]; j++) {
-        if (s->v_bad[j] == 0 || !rt_sweep_sees(s, r->pos[i], j))
+        if (s->v_bad[j] == 0 || !rt_sweep_pair_counts(s, r->h, r->pos[i], j, true))
             continue;
         double *v = w->row;
         s->in->load(s->in->arg, RT_V, s->b, j, s->g, v);
@@ -262,15 +298,19 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
             &s->rows[(r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q + r->pos[i]];
         memset(rec, 0, sizeof *rec);
         const int64_t index = (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->queries.n + r->r0 + i;
-        const double L = r->lse[i], n = (double)r->keys[i], joins = (double)(r->partials[i] - 1),
-                     G = joins + 1;
-        const bool joined = r->partials[i] > 1, empty = r->keys[i] == 0;
+        const bool sunk = s->p->sink != NULL;
+        const double L = r->lse[i], joins = r->partials[i] > 0 ? r->partials[i] - 1 : 0, G = joins + 1,
+                     n = (double)(r->keys[i] + sunk),
+                     weight_s = sunk ? rt_exp_scalar(s->p->sink[r->h] - L) : 0;
+        const bool joined = r->partials[i] > 1, nothing = r->keys[i] == 0, empty = nothing && !sunk;
         if (!empty) {
-            const double big_l = 1 + fabs(L), m = r->top[i];
+            const double big_l = 1 + fabs(L),
+                         m = sunk && !nothing ? fmax(fabs(r->top[i]), fabs(r->below[i])) : r->top[i],
+                         more = joins + sunk; /* the sink may join as a partial does */
             rec->det_l = r->sum_rho[i] + rt_gamma(n, u) + 2 * u * fabs(m) + 4 * u * big_l +
-                         joins * uj * (8 + 2 * fabs(L));
+                         more * uj * (8 + 2 * fabs(L));
             rec->var_l =
-                r->sum_var[i] + u2 * (n + 2 * m * m + 4 * (1 + L * L)) + joins * uj2 * (16 + 2 * L * L);
+                r->sum_var[i] + u2 * (n + 2 * m * m + 4 * (1 + L * L)) + more * uj2 * (16 + 2 * L * L);
             rec->sys_l = r->sum_sys[i];
         }
         if (s->any[RT_LSE]) {
@@ -303,17 +343,24 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         const double *dout = w->dout + i * Dv;
         double *truth = w->row + 2 * (Dv > s->p->dim ? Dv : s->p->dim);
         for (int64_t d = 0; d < Dv; d++) {
-            const double O = w->acc[i * 2 * Dv + d], second = w->acc[i * 2 * Dv + Dv + d], A = sqrt(second);
+            const double O = w->acc[i * 2 * Dv + d], second = s->more * w->acc[i * 2 * Dv + Dv + d],
+                         A = sqrt(second);
             const double sigma2 = second - O * O > 0 ? second - O * O : 0, sigma = sqrt(sigma2),
                          M = w->top[i * Dv + d];
-            double det = rho * sigma + (b->u_p + dot) * A + (rt_gamma(n, u) + 3 * u) * fabs(O) +
-                         ub * w->t_abs[i * Dv + d] + G * tb;
+            double det = rho * sigma + (b->u_p + dot) * A +
+                         (rt_gamma(n, u) + (s->drops ? 5 : 3) * u) * fabs(O) + ub * w->t_abs[i * Dv + d] +
+                         G * tb;
             double var = f2 * r->max_var[i] * sigma2 + b->u_p * b->u_p * r->max_w[i] * second +
-                         u2 * (random_n + blocks) * (M * M + r->max_w[i] * second) + u2 * (n + 9) * O * O +
-                         ub * ub * w->t_sq[i * Dv + d] + G * tb * tb;
+                         u2 * (random_n + blocks) * (M * M + r->max_w[i] * second) +
+                         u2 * (n + (s->drops ? 13 : 9)) * O * O + ub * ub * w->t_sq[i * Dv + d] +
+                         G * tb * tb;
             double sys = sys_rho * sigma + dot_sys * A;
-            if (!empty) { /* p is rounded, or flushed, before the division by the row sum */
-                const double most = sqrt(s->v_max2[d]) / r->l[i], lost = b->tau_p * most,
+            if (sunk && !nothing) { /* O sigmoid(L' - sink), L' without the sink */
+                det += fabs(O) * (uj * (4 + weight_s * (6 + 2 * fabs(L))) + (joined ? us : 0));
+                var += O * O * (uj2 * (4 + weight_s * weight_s * (16 + 4 * L * L)) + (joined ? us2 : 0));
+            }
+            if (!nothing) { /* p is rounded, or flushed, before the division by the row sum */
+                const double most = s->more * sqrt(s->v_max2[d]) / r->l[i], lost = b->tau_p * most,
                              flushed = b->eta * (n * most + n + 4);
                 det += n * lost + flushed;
                 var += n * lost * lost;
@@ -327,13 +374,13 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 var += weight2 * (sigma2 + (weights ? O * O : 0)) +
                        joins * (12 * us2 * any * any + b->tau_s * b->tau_s);
                 if (b->join == RT_JOIN_SIGMOID) {
-                    const double v_max = sqrt(s->v_max2[d]), low = r->w_low[i],
+                    const double v_max = s->more * sqrt(s->v_max2[d]), low = r->w_low[i],
                                  y = any < v_max * low ? any / low : v_max;
                     det += 2 * us * (t_abs + y);
                     var += 2 * us2 * (w->t_sq[i * Dv + d] + r->w_top[i] * y * y);
                 }
             }
-            if (empty)
+            if (nothing)
                 det = var = sys = 0;
             bounds[d] = rt_budget_close(b, det, var, sys, s->lambda[RT_OUT], out_format, O);
             truth[d] = O;
@@ -349,7 +396,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         }
         if (s->any[RT_OUT]) {
             const bool odd = mark_output(s, r, i, w, undefined);
-            if (s->x_out != NULL && !empty)
+            if (s->x_out != NULL && !nothing)
                 rt_sweep_take_exact(s->x_out + index * Dv, s->open_out[index], Dv, truth, bounds);
             rt_tally_row(s, w, RT_OUT, r->pos[i], r->h, Dv, truth, bounds, odd ? undefined : NULL);
         }
@@ -372,28 +419,51 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
 
 /* The readings of one row against the block: dS in ds (which comes as dP). */
 RT_SWEEP_WIDE
-static void gradient_readings(const rt_budget *b, const rt_score_terms *c, const rt_grad_terms *g,
+static void gradient_readings(const rt_sweep *s, const rt_score_terms *c, const rt_grad_terms *g,
                               const rt_sum_terms *sum, const rt_row_record *rec, const key_block *x,
-                              const double *restrict score, const double *restrict vis,
-                              const double *restrict p, double *restrict ds, double *restrict e,
-                              double *restrict v, double *restrict y)
+                              const rt_pair_terms *pair, const double *restrict score,
+                              const double *restrict vis, const double *restrict p, double *restrict ds,
+                              double *restrict e, double *restrict v, double *restrict y)
 {
-    const double L = rec->lse, delta = rec->delta, tau = b->tau_p, tau2 = tau * tau, eta = b->eta;
-    const double *restrict k1 = x->k1, *restrict k2 = x->k2, *restrict v1 = x->v1, *restrict v2 = x->v2;
+    const rt_budget *b = &s->budget;
+    const double L = rec->lse, delta = rec->delta, tau = s->more * b->tau_p, tau2 = tau * tau,
+                 eta = s->more * b->eta;
+    const double *restrict v1 = x->v1, *restrict v2 = x->v2, *restrict s_det = pair->det,
+                           *restrict s_var = pair->var, *restrict s_sys = pair->sys;
     const int64_t n = x->nk;
     for (int64_t j = 0; j < n; j++) {
         const double dp = ds[j], t = dp - delta, at = fabs(t), a = fabs(score[j]), z = fabs(score[j] - L);
-        double rho = g->det1 * k1[j] + c->u * (2 * a + 2 * z) + g->det0;
+        double rho = s_det[j] + c->u * (a + 2 * z) + g->det0;
         rho += rho * rho;
-        const double var = g->var1 * k2[j] + c->u2 * ((c->half_d + 2) * a * a + 2 * z * z + 3);
+        const double var = s_var[j] + c->u2 * (a * a + 2 * z * z + 3);
         const double grad = p[j] * t, ag = fabs(grad);
         ds[j] = grad;
         e[j] = p[j] * (rho * at + g->g1 * v1[j] + rec->det_d) + sum->det * ag +
                (tau + eta * (1 + at)) * vis[j];
         v[j] = p[j] * p[j] * (var * t * t + c->u2 * g->half_v * dp * dp + g->g2 * v2[j]) +
                sum->var * grad * grad + tau2 * vis[j];
-        y[j] = p[j] * ((g->sys1 * k1[j] + g->sys0) * at + g->g_sys * v1[j] + rec->sys_d) + sum->sys * ag +
+        y[j] = p[j] * ((s_sys[j] + g->sys0) * at + g->g_sys * v1[j] + rec->sys_d) + sum->sys * ag +
                eta * (1 + at) * vis[j];
+    }
+}
+
+/* The same with dropout and a softcap: dP' = mu dP, dS = f dS'.  p becomes f p, which is what delta is multiplied
+ * with. */
+static void bent_readings(const rt_sweep *s, const rt_score_terms *c, const rt_grad_terms *g,
+                          const rt_sum_terms *sum, const rt_row_record *rec, const key_block *x,
+                          const rt_pair_terms *pair, const double *score, const double *vis, double *p,
+                          double *ds, double *e, double *v, double *y)
+{
+    for (int64_t j = 0; j < x->nk; j++) {
+        const rt_bent_reading r =
+            rt_sweep_bent(s, c, g, rec, pair, j, x->v1[j], x->v2[j], score[j], p[j], ds[j]);
+        const double ag = fabs(r.value), tau = s->more * s->budget.tau_p,
+                     eta = s->more * s->budget.eta * (1 + r.size);
+        ds[j] = r.value;
+        p[j] = r.weight;
+        e[j] = r.det + r.weight * rec->det_d + sum->det * ag + (tau + eta) * vis[j];
+        v[j] = r.var + sum->var * r.value * r.value + tau * tau * vis[j];
+        y[j] = r.sys + r.weight * rec->sys_d + sum->sys * ag + eta * vis[j];
     }
 }
 
@@ -431,7 +501,8 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 double *restrict ds = w->m2 + i * K, *restrict p = w->m2 + (nq + i) * K;
                 double *restrict e = w->m5 + i * K, *restrict v = w->m5 + (nq + i) * K,
                                  *restrict y = w->m5 + (2 * nq + i) * K;
-                const double *restrict score = w->s + i * K, *restrict vis = w->vis;
+                double *score = w->s + i * K;
+                const double *restrict vis = w->vis;
                 const rt_row_record *rec = &records[r->pos[i]];
                 if (visible(s, r, i, &x, full, w->vis) == 0) {
                     for (int64_t j = 0; j < x.nk; j++)
@@ -442,13 +513,18 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                     r->last_group[i] = cut->group[kb];
                     r->partials[i]++;
                 }
+                rt_sweep_scores(s, &c, r->h, r->pos[i], r->q1[i], r->q2[i], x.pos, x.nk, x.k1, x.k2, score,
+                                &w->pair);
                 for (int64_t j = 0; j < x.nk; j++)
                     p[j] = vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
                 rt_exp_vector(p, x.nk);
                 const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
                 const rt_sum_terms sum = rt_sweep_sum_terms(b, rec->keys);
                 double e_sum = 0, y_sum = 0;
-                gradient_readings(b, &c, &g, &sum, rec, &x, score, vis, p, ds, e, v, y);
+                if (s->drops || c.cap > 0)
+                    bent_readings(s, &c, &g, &sum, rec, &x, &w->pair, score, vis, p, ds, e, v, y);
+                else
+                    gradient_readings(s, &c, &g, &sum, rec, &x, &w->pair, score, vis, p, ds, e, v, y);
                 for (int64_t j = 0; j < x.nk; j++) {
                     e_sum += e[j];
                     y_sum += y[j];
@@ -538,6 +614,8 @@ void rt_sweep_rows(rt_sweep *s, int64_t h, int64_t qb, rt_sweep_work *w)
     pass_lse(s, &r, w);
     mark_bad(s, &r);
     pass_output(s, &r, w);
+    if (s->p->sink != NULL)
+        add_sink(s, &r);
     close_output(s, &r, w);
     if (s->any[RT_DQ]) {
         pass_dq(s, &r, w);

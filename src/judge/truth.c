@@ -19,6 +19,11 @@ static int64_t chunk(int64_t n, int64_t at, int64_t size)
     return rt_min64(size, n - at);
 }
 
+bool rt_truths_know(const rt_problem *p)
+{
+    return !rt_problem_has_scores(p) || rt_arithmetic_exact.scores;
+}
+
 rt_status rt_truths_create(rt_context *ctx, const rt_sweep *s, bool whole, rt_truths *t)
 {
     const rt_problem *p = s->p;

@@ -36,21 +36,25 @@ void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_CO
                             : "");
 }
 
-void rt_show_declared(FILE *f, const rt_declared *d)
+void rt_show_declared(FILE *f, const rt_declared *d, bool softcap)
 {
+    const uint32_t assumed = softcap ? d->assumed : d->assumed & ~(uint32_t)RT_DECL_TANH;
     static const char *const names[] = {"accumulate", "exp",  "block_keys",   "probabilities", "partial",
-                                        "state",      "join", "grad_partial", "grad_state"};
+                                        "state",      "join", "grad_partial", "grad_state",    "tanh"};
     fprintf(f,
             "# declared  accumulate %s  exp %.3g  block_keys %lld  probabilities %s  partial %s  state %s  "
-            "join %s  grad_partial %s  grad_state %s\n",
+            "join %s  grad_partial %s  grad_state %s",
             d->accumulate_name, d->exp_rel, (long long)d->block_keys, rt_dtype_name(d->probabilities),
             rt_dtype_name(d->partial), rt_dtype_name(d->state), rt_join_name(d->join),
             rt_dtype_name(d->grad_partial), rt_dtype_name(d->grad_state));
-    if (d->assumed == 0)
+    if (softcap)
+        fprintf(f, "  tanh %.3g", d->tanh_rel);
+    fprintf(f, "\n");
+    if (assumed == 0)
         return;
     fprintf(f, "# not declared, assumed at the least accurate in use:");
-    for (int i = 0; i < 9; i++)
-        if ((d->assumed & (1u << i)) != 0)
+    for (int i = 0; i < 10; i++)
+        if ((assumed & (1u << i)) != 0)
             fprintf(f, " %s", names[i]);
     fprintf(f, "\n");
 }
@@ -178,7 +182,7 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
             rt_remainder_name(r->layout->remainder), r->plan->name);
     if (r->layout->note[0] != '\0')
         fprintf(f, "# note      %s\n", r->layout->note);
-    rt_show_declared(f, r->declared);
+    rt_show_declared(f, r->declared, r->spec->problem.softcap > 0);
     fprintf(f, "# run       %s; %d process%s, %d thread%s;  delta %.3g\n", rt_blas_description(),
             r->processes, r->processes == 1 ? "" : "es", r->threads, r->threads == 1 ? "" : "s", v->delta);
     show_truth(f, v);

@@ -26,7 +26,7 @@ void rt_show_problem(FILE *f, const rt_problem *p);
 /* How the elements of an exact run were decided; products[1] of products[0] BLAS products were wrong. */
 void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT],
                           const int64_t products[2]);
-void rt_show_declared(FILE *f, const rt_declared *d);
+void rt_show_declared(FILE *f, const rt_declared *d, bool softcap);
 void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v);
 rt_status rt_show_verdict_json(rt_context *ctx, FILE *f, const rt_report *r,
                                const rt_verdict *v) RT_NODISCARD;
