@@ -120,9 +120,11 @@ set(RT_SOURCES
   src/io/npy.c
   src/io/spec.c
   src/io/spec_write.c
+  src/io/spec_scores.c
   src/io/sources.c
   src/io/dump.c
   src/io/dump_check.c
+  src/io/dump_scores.c
   src/io/folder.c
   src/io/text_file.c
 )
@@ -130,6 +132,7 @@ set(RT_SOURCES
 set(RT_CLI_SOURCES
   src/cli/main.c
   src/cli/options.c
+  src/cli/scores.c
   src/cli/gen.c
   src/cli/run.c
   src/cli/layout.c

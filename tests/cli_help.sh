@@ -23,6 +23,7 @@ LC_ALL=C sort -u ./*.flags >all.flags
 # No flag is hidden from every verb's help.
 for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary table \
+    softcap alibi bias sink dropout dropout-seed \
     forward-only svg trace transport output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done
@@ -33,7 +34,8 @@ value_of() { # a good value of a flag
     dtype | out-dtype) echo bf16 ;;
     mask) echo causal ;;
     cu-seqlens | cu-seqlens-k | cu-seqlens-padded | cu-seqlens-k-padded) echo 0,8 ;;
-    scale | delta) echo 0.5 ;;
+    scale | delta | dropout) echo 0.5 ;;
+    bias) echo 1hss ;;
     layout) echo zigzag ;;
     remainder) echo ceil ;;
     plan) echo ring ;;

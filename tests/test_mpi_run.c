@@ -120,6 +120,33 @@ static void any_number_of_processes_gives_the_same_bits(void **state)
         }
 }
 
+/* Sums over queries, batches and heads that different processes hold. */
+static void scores_have_the_same_gradients_over_processes(void **state)
+{
+    (void)state;
+    double sink[4] = {0.5, -1, 2, 0.25}, slopes[4] = {0.5, 0.25, 0.125, 0.0625};
+    const char *const shapes[] = {"bhss", "11ss", "111s", "b1ss"};
+    const char *const plans[] = {"ring", "pass-q", "split", "single"};
+    for (int x = 0; x < 4; x++) {
+        rt_problem p = t_problem(2, 37, 37, 4, 2, 6, 5, RT_MASK_CAUSAL);
+        p.softcap = 2;
+        p.sink = sink;
+        p.alibi = slopes;
+        p.dropout = 0.25;
+        p.dropout_seed = 3;
+        bool ok = rt_bias_shape_parse(shapes[x], &p, p.bias_shape);
+        const int64_t n = p.bias_shape[0] * p.bias_shape[1] * p.bias_shape[2] * p.bias_shape[3];
+        p.bias = calloc((size_t)n, sizeof *p.bias);
+        ok = ok && p.bias != NULL;
+        for (int64_t e = 0; e < n && ok; e++)
+            p.bias[e] = (double)(e * 7 % 13) / 8;
+        assert_everywhere(ok, "memory");
+        const t_how how = {RT_LAYOUT_POSITIONS, x % 2 == 0 ? 5 : 8, plans[x], 1};
+        same_bits(&p, &how, false);
+        free(p.bias);
+    }
+}
+
 /* The same bits whichever way the messages take, and in however many pieces. */
 static void every_transport_gives_the_same_bits(void **state)
 {
@@ -404,6 +431,7 @@ int main(void)
         cmocka_unit_test(every_transport_gives_the_same_bits),
         cmocka_unit_test(statistics_say_which_way_messages_took),
         cmocka_unit_test(the_trace_shows_messages_before_tiles),
+        cmocka_unit_test(scores_have_the_same_gradients_over_processes),
         cmocka_unit_test(different_problems_are_refused_by_all),
         cmocka_unit_test(different_layouts_plans_and_directions_are_refused_by_all),
         cmocka_unit_test(more_processes_than_ranks_is_refused_by_all),

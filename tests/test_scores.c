@@ -293,11 +293,322 @@ static void all_together_equal_the_triple_loop(void **state)
         one_problem(mods % BASES, mods, shapes[mods % 5], mods % 2 == 0, &hows[mods % HOWS]);
 }
 
+/* ---- differences of the loss ------------------------------------------------------------------------- */
+
+/* sum of dout.out, by the loop. */
+static long double loss(const t_tensors *in)
+{
+    const rt_problem *p = in->p;
+    static row r;
+    long double sum = 0;
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t i = 0; i < p->seqlen_q; i++)
+            for (int64_t h = 0; h < p->heads_q; h++) {
+                row_forward(in, b, h, i, &r);
+                for (int64_t d = 0; d < p->dim_v; d++)
+                    sum += (long double)t_row(in, RT_DOUT, b, i, h)[d] * r.out[d];
+            }
+    return sum;
+}
+
+static void check_difference(const t_tensors *in, double *x, double gradient, const char *what)
+{
+    const double h = 0x1p-14, old = *x;
+    *x = old + h;
+    const long double up = loss(in);
+    *x = old - h;
+    const long double down = loss(in);
+    *x = old;
+    const long double slope = (up - down) / (2 * (long double)h);
+    if (!(fabsl(slope - (long double)gradient) <= 1e-6L * (fabsl(slope) + 1)))
+        fail_msg("%s: gradient %.12g, difference %.12Lg", what, gradient, slope);
+}
+
+static void gradients_are_differences_of_the_loss(void **state)
+{
+    (void)state;
+    for (int x = 0; x < 5; x++) {
+        rt_problem p = base(x % BASES);
+        add_scores(&p, ALL, shapes[x], false);
+        t_tensors t;
+        t_tensors_create(&p, &t);
+        t_fill(&t, RT_FAMILY_GAUSSIAN, 5);
+        t_run(&t, &hows[x]);
+        uint64_t seed = 3;
+        for (int n = 0; n < 12; n++) {
+            const rt_tensor_id from[] = {RT_Q, RT_K, RT_V}, to[] = {RT_DQ, RT_DK, RT_DV};
+            const int which = n % 3;
+            const uint64_t at =
+                t_random(&seed) % (uint64_t)(t_rows(&p, from[which]) * t_width(&p, from[which]));
+            check_difference(&t, &t.x[from[which]][at], t.x[to[which]][at], rt_tensor_name(to[which]));
+            const uint64_t e = t_random(&seed) % (uint64_t)count_of(&p, RT_DBIAS);
+            /* dbias has its rows by (b, pos, head), the bias its own by (b, head, pos) */
+            const int64_t *s = p.bias_shape, j = (int64_t)e % s[3], i = (int64_t)e / s[3] % s[2],
+                          h = (int64_t)e / s[3] / s[2] % s[1], b = (int64_t)e / s[3] / s[2] / s[1];
+            check_difference(&t, &p.bias[e], t_row(&t, RT_DBIAS, b, i, h)[j], "dbias");
+        }
+        for (int64_t h = 0; h < p.heads_q; h++)
+            check_difference(&t, &p.sink[h], t.x[RT_DSINK][h], "dsink");
+        t_tensors_free(&t);
+        free_scores(&p);
+    }
+}
+
+/* ---- what reaches what ------------------------------------------------------------------------------- */
+
+static void rows_that_see_nothing_have_the_sink(void **state)
+{
+    (void)state;
+    rt_problem p = base(0);
+    add_scores(&p, BIAS | SINK, "11ss", true); /* row 5 is hidden */
+    t_tensors t;
+    t_tensors_create(&p, &t);
+    t_fill(&t, RT_FAMILY_GAUSSIAN, 5);
+    t_run(&t, &hows[1]);
+    for (int64_t h = 0; h < p.heads_q; h++) {
+        t_assert_bits_eq(*t_row(&t, RT_LSE, 1, 5, h), p.sink[h]);
+        for (int64_t d = 0; d < p.dim_v; d++)
+            t_assert_bits_eq(t_row(&t, RT_OUT, 1, 5, h)[d], 0.0);
+        for (int64_t d = 0; d < p.dim; d++)
+            t_assert_bits_eq(t_row(&t, RT_DQ, 1, 5, h)[d], 0.0);
+    }
+    free(p.sink);
+    p.sink = NULL;
+    t_run(&t, &hows[1]);
+    t_assert_bits_eq(*t_row(&t, RT_LSE, 1, 5, 0), -T_INF);
+    t_tensors_free(&t);
+    free_scores(&p);
+}
+
+/* A NaN in v of a key: the outputs of the queries that see and keep it are NaN in that element, no other. */
+static void a_nan_in_v_reaches_what_keeps_it(void **state)
+{
+    (void)state;
+    rt_problem p = base(0);
+    add_scores(&p, BIAS | DROP | CAP, "bhss", true);
+    t_tensors t;
+    t_tensors_create(&p, &t);
+    t_fill(&t, RT_FAMILY_GAUSSIAN, 5);
+    const int64_t b = 1, g = 1, j = 3, group = p.heads_q / p.heads_kv;
+    t_row(&t, RT_V, b, j, g)[2] = T_NAN;
+    t_run(&t, &hows[1]);
+    int64_t reached = 0;
+    for (int64_t i = 0; i < p.seqlen_q; i++)
+        for (int64_t h = 0; h < p.heads_q; h++)
+            for (int64_t d = 0; d < p.dim_v; d++) {
+                const bool want = h / group == g && d == 2 && t_sees(&p, i, j) &&
+                                  bias_at(&p, b, h, i, j) > -DBL_MAX && kept(&p, b, h, i, j);
+                assert_true(isnan(t_row(&t, RT_OUT, b, i, h)[d]) == want);
+                reached += want;
+                /* and through delta the gradients of the pairs of such a row */
+                if (d == 2 && h / group == g) {
+                    assert_true(isnan(t_row(&t, RT_DQ, b, i, h)[0]) == want);
+                    for (int64_t c = 0; c < p.seqlen_k; c++)
+                        assert_true(isnan(t_row(&t, RT_DBIAS, b, i, h)[c]) ==
+                                    (want && t_sees(&p, i, c) && bias_at(&p, b, h, i, c) > -DBL_MAX));
+                }
+            }
+    assert_true(reached > 5);
+    for (int64_t h = 0; h < p.heads_q; h++)
+        assert_true(!isnan(*t_row(&t, RT_LSE, b, 7, h)));
+    for (int64_t e = 0; e < count_of(&p, RT_DV); e++) /* dv does not know v */
+        assert_true(!isnan(t.x[RT_DV][e]));
+    t_tensors_free(&t);
+    free_scores(&p);
+}
+
+static void a_plan_gives_the_same_bits_with_any_threads(void **state)
+{
+    (void)state;
+    for (int x = 0; x < 5; x++) {
+        rt_problem p = base(x % BASES);
+        add_scores(&p, ALL, shapes[x], x % 2 == 0);
+        t_tensors t, u;
+        t_tensors_create(&p, &t);
+        t_tensors_create(&p, &u);
+        t_fill(&t, RT_FAMILY_GAUSSIAN, 9);
+        t_copy_inputs(&u, &t);
+        t_how one = hows[x], three = hows[x];
+        one.threads = 1;
+        three.threads = 3;
+        t_run(&t, &one);
+        t_run(&u, &three);
+        t_check_same(&u, &t, "threads");
+        t_tensors_free(&t);
+        t_tensors_free(&u);
+        free_scores(&p);
+    }
+}
+
+/* ---- values and rules -------------------------------------------------------------------------------- */
+
+static void slopes_are_the_usual_ones(void **state)
+{
+    (void)state;
+    for (int64_t h = 0; h < 8; h++)
+        t_assert_bits_eq(rt_alibi_standard(h, 8), ldexp(1, -(int)h - 1));
+    const int64_t heads[] = {1, 2, 12, 16, 32, 40, 64};
+    for (size_t n = 0; n < sizeof heads / sizeof heads[0]; n++)
+        for (int64_t h = 0; h < heads[n]; h++) {
+            int64_t m = 1;
+            while (2 * m <= heads[n])
+                m *= 2;
+            const long double power =
+                h < m ? -8.0L * (long double)(h + 1) / (long double)m
+                      : -8.0L * (long double)(2 * (h - m) + 1) / (long double)(2 * m);
+            t_assert_bits_eq(rt_alibi_standard(h, heads[n]), (double)(float)exp2l(power));
+        }
+}
+
+static void alibi_is_an_exact_sum_of_two(void **state)
+{
+    (void)state;
+    double slopes[3] = {0.1, 0x1.fffffffffffffp-3, 0};
+    rt_problem p = t_problem(1, INT64_C(1) << 40, INT64_C(1) << 40, 3, 3, 1, 1, RT_MASK_CAUSAL);
+    p.alibi = slopes;
+    for (int h = 0; h < 3; h++) {
+        const int64_t i = (INT64_C(1) << 40) - 3, j = 5;
+        double low = 1;
+        const double high = rt_score_alibi(&p, h, i, j, &low);
+        /* both factors in pieces of 27 bits: every product and sum below is exact in 64 bits */
+        const double top = (double)(float)slopes[h], rest = slopes[h] - top;
+        const long double a = -(long double)top * (long double)(i - j), c = -(long double)rest * (long double)(i - j);
+        assert_true(fabsl((a - (long double)high) + c - (long double)low) <= 0);
+    }
+}
+
+static void rows_of_dropout_are_its_pairs(void **state)
+{
+    (void)state;
+    rt_problem p = t_problem(3, 4000, 5000, 4, 4, 1, 1, RT_MASK_FULL);
+    int64_t pos[1000], count = 0, all = 0;
+    uint64_t seed = 1;
+    p.dropout = 0.2;
+    p.dropout_seed = UINT64_C(0xfedcba9876543210);
+    for (int n = 0; n < 1000; n++)
+        pos[n] = n < 600 ? n + 3 : (int64_t)(t_random(&seed) % 5000);
+    uint8_t keep[1000];
+    for (int64_t i = 0; i < 4000; i += 117) {
+        rt_dropout_row(&p, i % 3, i % 4, i, pos, 1000, keep);
+        for (int n = 0; n < 1000; n++) {
+            assert_int_equal(keep[n], rt_dropout_keep(&p, i % 3, i % 4, i, pos[n]));
+            assert_int_equal(keep[n], kept(&p, i % 3, i % 4, i, pos[n]));
+            count += keep[n];
+            all++;
+        }
+    }
+    t_assert_le(fabs((double)count / (double)all - 0.8), 0.01); /* 35,000 draws: 5 sigma */
+    p.dropout = 0;
+    rt_dropout_row(&p, 0, 0, 0, pos, 10, keep);
+    for (int n = 0; n < 10; n++)
+        assert_int_equal(keep[n], 1);
+}
+
+static void nonsense_is_refused(void **state)
+{
+    (void)state;
+    rt_context ctx = {0};
+    double two[2] = {0.5, 0.25}, bias[4] = {0, 1, 2, 3};
+    const rt_problem good = {.batch = 1,
+                             .seqlen_q = 2,
+                             .seqlen_k = 2,
+                             .heads_q = 2,
+                             .heads_kv = 1,
+                             .dim = 1,
+                             .dim_v = 1,
+                             .scale_kind = RT_SCALE_F64,
+                             .scale = 1,
+                             .alibi = two,
+                             .sink = two,
+                             .bias = bias,
+                             .bias_shape = {1, 1, 2, 2},
+                             .softcap = 1,
+                             .dropout = 0.5};
+    t_assert_ok(&ctx, rt_problem_check(&ctx, &good));
+    const double bad[] = {T_NAN, T_INF, -T_INF, -1, 1};
+    for (int x = 0; x < 5; x++) {
+        rt_problem p = good;
+        if (x < 4) {
+            p.softcap = bad[x];
+            t_assert_status(&ctx, rt_problem_check(&ctx, &p), RT_ERR_ARG);
+        }
+        p = good;
+        p.dropout = bad[x];
+        t_assert_status(&ctx, rt_problem_check(&ctx, &p), RT_ERR_ARG);
+        double one[2] = {0.5, bad[x]};
+        for (int y = 0; y < 2 && x < 3; y++) {
+            p = good;
+            *(y == 0 ? &p.sink : &p.alibi) = one;
+            t_assert_status(&ctx, rt_problem_check(&ctx, &p), RT_ERR_ARG);
+        }
+        double four[4] = {0, 0, 0, bad[x]};
+        p = good;
+        p.bias = four;
+        t_assert_status(&ctx, rt_problem_check(&ctx, &p), x < 2 ? RT_ERR_ARG : RT_OK);
+    }
+    for (int k = 0; k < 4; k++) {
+        rt_problem p = good;
+        p.bias_shape[k] = k == 3 ? 1 : 3;
+        t_assert_status(&ctx, rt_problem_check(&ctx, &p), RT_ERR_ARG);
+    }
+    double tiny[2] = {1, 0x1p-600};
+    rt_problem p = good;
+    p.alibi = tiny;
+    t_assert_status(&ctx, rt_problem_check(&ctx, &p), RT_ERR_ARG);
+    p = good;
+    p.seqlen_k = (INT64_C(1) << 38) + 1;
+    p.bias = NULL;
+    t_assert_status(&ctx, rt_problem_check(&ctx, &p), RT_ERR_ARG);
+}
+
+static void every_field_counts_in_the_digest(void **state)
+{
+    (void)state;
+    double two[2] = {0.5, 0.25}, other[2] = {0.5, 0.125}, bias[4] = {0, 1, 2, 3};
+    rt_problem plain = t_problem(1, 2, 2, 2, 1, 1, 1, RT_MASK_FULL), list[12];
+    int n = 0;
+    list[n++] = plain;
+    for (int k = 0; k < 2; k++) {
+        list[n] = plain;
+        list[n++].alibi = k == 0 ? two : other;
+        list[n] = plain;
+        list[n++].sink = k == 0 ? two : other;
+        list[n] = plain;
+        list[n++].softcap = 1 + k;
+        list[n] = plain;
+        list[n].dropout = 0.25;
+        list[n++].dropout_seed = (uint64_t)k;
+        list[n] = plain;
+        list[n].bias = bias;
+        list[n].no_dbias = k == 1;
+        memcpy(list[n++].bias_shape, (int64_t[]){1, 1, 2, 2}, sizeof plain.bias_shape);
+    }
+    list[n] = list[n - 1];
+    memcpy(list[n++].bias_shape, (int64_t[]){1, 2, 1, 2}, sizeof plain.bias_shape);
+    for (int x = 0; x < n; x++)
+        for (int y = 0; y < x; y++)
+            assert_true(rt_problem_digest(&list[x]) != rt_problem_digest(&list[y]));
+    rt_context ctx = {0};
+    rt_problem copy;
+    t_assert_ok(&ctx, rt_problem_copy(&ctx, &list[n - 1], &copy));
+    assert_true(rt_problem_digest(&copy) == rt_problem_digest(&list[n - 1]) && copy.bias != bias);
+    rt_problem_reset(&copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_alone_equals_the_triple_loop),
         cmocka_unit_test(all_together_equal_the_triple_loop),
+        cmocka_unit_test(gradients_are_differences_of_the_loss),
+        cmocka_unit_test(rows_that_see_nothing_have_the_sink),
+        cmocka_unit_test(a_nan_in_v_reaches_what_keeps_it),
+        cmocka_unit_test(a_plan_gives_the_same_bits_with_any_threads),
+        cmocka_unit_test(slopes_are_the_usual_ones),
+        cmocka_unit_test(alibi_is_an_exact_sum_of_two),
+        cmocka_unit_test(rows_of_dropout_are_its_pairs),
+        cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(every_field_counts_in_the_digest),
     };
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);
 }

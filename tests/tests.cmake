@@ -12,6 +12,7 @@ rt_cli_test(exact_builds exact_builds.sh "${CMAKE_C_COMPILER}" "${CMAKE_COMMAND}
 rt_cli_test(input cli_input.sh)
 rt_cli_test(spec cli_spec.sh)
 rt_cli_test(output cli_output.sh)
+rt_cli_test(scores cli_scores.sh)
 rt_cli_test(verdict cli_verdict.sh)
 rt_cli_test(plan cli_plan.sh)
 rt_cli_test(svg cli_svg.sh)

@@ -28,7 +28,7 @@ typedef enum {
 const char *rt_family_name(rt_family f); /**< gaussian exact tracer tilted huge */
 bool rt_family_parse(const char *name, rt_family *out);
 
-/** Fill one row (all dims) of q, k, v or dout, rounded to dtype t (as doubles).  Inputs of family EXACT are
+/** Fill one row (all dims) of q, k, v or dout, of a sink (head h, one dim) or a bias (Sk dims), rounded to dtype t (as doubles).  Inputs of family EXACT are
  *  exact in t, others are rounded to nearest even. */
 void rt_generate_row(rt_family f, uint64_t seed, rt_tensor_id id, rt_dtype t, int64_t b, int64_t pos,
                      int64_t head, int64_t dims, int64_t seqlen, double *row);

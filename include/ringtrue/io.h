@@ -89,7 +89,9 @@ const char *rt_lse_shape_name(rt_lse_shape s); /**< bhs bsh sbh */
 typedef struct {
     rt_problem problem;
     rt_order order;
-    char *names[RT_TENSOR_COUNT]; /**< tensor names in the files; owned */
+    /** tensor names in the files; owned.  sink, bias: NULL where the spec gives no tensor for it; a name that ends in
+     *  .npy is a file in the dump's folder */
+    char *names[RT_NAME_COUNT];
     rt_lse_shape lse_shape;
     bool lse_base2;                  /**< stored LSE is log2 of the sum */
     int32_t ranks;                   /**< P */
@@ -133,15 +135,16 @@ typedef struct {
     bool per_rank;    /**< one file per rank; else global */
     int64_t n_files;
     rt_file *files; /**< those of this process: all of them */
-    rt_dtype dtype[RT_TENSOR_COUNT];
-    bool present[RT_TENSOR_COUNT];
+    rt_dtype dtype[RT_RESULT_COUNT];
+    bool present[RT_RESULT_COUNT];
     /** Views by [tensor * P + rank] (per_rank) or [tensor * P] (global), each with shape and strides permuted
-     *  to (B, S, H, D), LSE to (B, S, H, 1). */
+     *  to (B, S, H, D), LSE to (B, S, H, 1), dsink to (1, 1, Hq, 1), dbias to (Bb, Sb, Hb, Sk).  Files of ranks hold
+     *  their own queries of a bias and of dbias; what has none (sink, dsink, shapes like 111s) is rank 0's. */
     rt_view *views;
     int64_t released; /**< when rt_dump_release last did, in milliseconds */
 } rt_dump;
 
-/** Open and check: every tensor's shape against the spec, all ranks' dtypes the same; q, k, v must be there;
+/** Open and check (sink and bias are read into spec.problem): every tensor's shape against the spec, all ranks' dtypes the same; q, k, v must be there;
  *  the positions a permutation.  spec_path NULL: look for it.  A missing rank file is RT_ERR_IO, naming
  *  file and rank. */
 rt_status rt_dump_open(rt_context *ctx, const char *const *paths, int64_t n_paths, const char *spec_path,

@@ -73,12 +73,14 @@ typedef struct {
     uint8_t *dense;     /**< Sq x Sk, 1: visible; owned; NULL: none */
 
     /* The score, in this order: s = scale q.k + alibi + bias, then softcap tanh(s / softcap), then the mask. */
-    double *alibi; /**< Hq slopes, 0 or of magnitude 2^-500 to 2^500, added as -slope |i + shift - j|, i and j
+    double
+        *alibi; /**< Hq slopes, 0 or of magnitude 2^-500 to 2^500, added as -slope |i + shift - j|, i and j
                         within their document, shift that of the window; owned; NULL: none */
-    double *bias;  /**< additive, dense in bias_shape: finite, or -inf, which hides the pair; owned; NULL: none */
+    double *
+        bias; /**< additive, dense in bias_shape: finite, or -inf, which hides the pair; owned; NULL: none */
     int64_t bias_shape[4]; /**< (B, Hq, Sq, Sk), each of the first three may be 1 (broadcast) */
-    bool no_dbias;         /**< the gradient of the bias is not a result (it needs Hq Sq Sk numbers on the way) */
-    double softcap;        /**< > 0, or 0: none */
+    bool no_dbias;  /**< the gradient of the bias is not a result (it needs Hq Sq Sk numbers on the way) */
+    double softcap; /**< > 0, or 0: none */
     double *sink; /**< Hq logits, finite: exp(sink_h) joins the sum Z of every row, once; a row that sees no
                        key has O = 0 and L = sink_h; owned; NULL: none */
     /** Probability of dropping, [0, 1), or 0: none.  O = sum_j P_ij m_ij / (1 - dropout) v_j, m_ij = 0 where the
@@ -129,6 +131,9 @@ int64_t rt_mask_pairs(const rt_problem *p, const int64_t *q_pos, int64_t n_q, co
 
 /** Whether any of alibi, bias, softcap, sink and dropout is set. */
 bool rt_problem_has_scores(const rt_problem *p);
+/** In words: "bias 1hss, alibi, softcap 30, sink, dropout 0.1 (seed 7)"; "" without.  Returns text. */
+#define RT_SCORE_TEXT 160
+const char *rt_score_text(char text[RT_SCORE_TEXT], const rt_problem *p);
 /** The key position to which query i has ALiBi distance 0 (it may lie outside the keys): the distance of key j
  *  of the same document is |rt_score_diagonal(p, i) - j|. */
 int64_t rt_score_diagonal(const rt_problem *p, int64_t i);

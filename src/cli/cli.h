@@ -38,7 +38,8 @@ void rt_cli_positions(const rt_layout *l, rt_side side, int32_t r, int64_t *list
 /* Write the layout that rt_cli_layout made from the same dump into a spec. */
 rt_status rt_cli_layout_spec(rt_cli *c, const rt_dump *from, const rt_layout *l,
                              rt_spec *spec) RT_NODISCARD;
-/* Rows, heads and width of a tensor. */
+/* Batches, rows, heads and width of a tensor (a result, or an input that has rows). */
+int64_t rt_cli_batch(const rt_problem *p, rt_tensor_id t);
 void rt_cli_shape(const rt_problem *p, rt_tensor_id t, int64_t *seqlen, int64_t *heads, int64_t *width);
 bool rt_cli_key_side(rt_tensor_id t);
 void rt_cli_print_fingerprint(FILE *f, rt_tensor_id t, rt_dtype dtype, const rt_fingerprint *x);

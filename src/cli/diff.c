@@ -138,7 +138,11 @@ static rt_status check_dumps(rt_context *ctx, const rt_dump *a, const rt_dump *b
         p->heads_q != q->heads_q || p->heads_kv != q->heads_kv || p->dim != q->dim || p->dim_v != q->dim_v)
         return rt_fail(ctx, RT_ERR_FORMAT, "%s and %s are dumps of problems of different sizes", a->path,
                        b->path);
-    for (int t = 0; t < RT_TENSOR_COUNT; t++)
+    for (int k = 0; k < 4 && a->present[RT_DBIAS] && b->present[RT_DBIAS]; k++)
+        if (p->bias_shape[k] != q->bias_shape[k])
+            return rt_fail(ctx, RT_ERR_FORMAT, "the biases of %s and %s have different shapes", a->path,
+                           b->path);
+    for (int t = 0; t < RT_RESULT_COUNT; t++)
         if (a->present[t] && b->present[t] && a->dtype[t] != b->dtype[t])
             return rt_fail(ctx, RT_ERR_FORMAT, "%s is %s in %s and %s in %s: ulps need one format",
                            rt_tensor_name((rt_tensor_id)t), rt_dtype_name(a->dtype[t]), a->path,
@@ -149,19 +153,21 @@ static rt_status check_dumps(rt_context *ctx, const rt_dump *a, const rt_dump *b
 static rt_status diff_dumps(rt_cli *c, const rt_dump *a, const rt_dump *b, int64_t *differing)
 {
     const rt_problem *p = &a->spec.problem;
-    const int64_t widest = p->dim > p->dim_v ? p->dim : p->dim_v;
+    int64_t widest = p->dim > p->dim_v ? p->dim : p->dim_v;
+    if (a->present[RT_DBIAS] && p->seqlen_k > widest)
+        widest = p->seqlen_k;
     double *rows = rt_alloc(c->ctx, 2 * widest, sizeof *rows);
     if (rows == NULL)
         return RT_ERR_NOMEM;
     show_header(c);
     bool first = true;
-    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+    for (int t = 0; t < RT_RESULT_COUNT; t++) {
         if (!a->present[t] || !b->present[t])
             continue;
         int64_t length, heads, width;
         rt_cli_shape(p, (rt_tensor_id)t, &length, &heads, &width);
         difference d = {.at = -1};
-        for (int64_t x = 0; x < p->batch; x++)
+        for (int64_t x = 0; x < rt_cli_batch(p, (rt_tensor_id)t); x++)
             for (int64_t s = 0; s < length; s++)
                 for (int64_t h = 0; h < heads; h++) {
                     rt_dump_load(a, (rt_tensor_id)t, x, s, h, rows);
@@ -181,7 +187,7 @@ static rt_status diff_dumps(rt_cli *c, const rt_dump *a, const rt_dump *b, int64
     bool more = false;
     if (c->o->json)
         printf("],\n \"only_in_one\": [");
-    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+    for (int t = 0; t < RT_RESULT_COUNT; t++) {
         if (a->present[t] == b->present[t])
             continue;
         if (c->o->json)

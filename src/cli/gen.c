@@ -66,7 +66,7 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
 {
     const rt_options *o = c->o;
     const int64_t inputs = o->forward_only ? 3 : 4, n = o->results ? 9 : inputs;
-    rt_tensor_decl decl[RT_TENSOR_COUNT];
+    rt_tensor_decl decl[RT_TENSOR_COUNT + 2];
     gen_file f = {.p = p};
     for (int64_t i = 0; i < n; i++) {
         int64_t s, h, w;
@@ -80,10 +80,24 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
             decl[i] = (rt_tensor_decl){
                 .name = "lse", .dtype = f.dtype[RT_LSE], .ndim = 3, .shape = {p->batch, h, s}};
     }
+    const int64_t *shape = p->bias_shape;
+    int64_t all = n;
+    if (p->sink != NULL)
+        decl[all++] = (rt_tensor_decl){.name = "sink",
+                                       .dtype = o->dtype == RT_F64 ? RT_F64 : RT_F32,
+                                       .ndim = 1,
+                                       .shape = {p->heads_q}};
+    if (p->bias != NULL)
+        decl[all++] = (rt_tensor_decl){
+            .name = "bias", .dtype = o->dtype, .ndim = 4, .shape = {shape[0], shape[1], shape[2], shape[3]}};
     rt_file_writer file;
-    RT_TRY(rt_file_create(c->ctx, path, decl, n, spec, &file));
+    RT_TRY(rt_file_create(c->ctx, path, decl, all, spec, &file));
     for (int64_t i = 0; i < n; i++)
         f.data[order[i]] = file.data[i];
+    if (p->sink != NULL)
+        rt_store(decl[n].dtype, p->sink, p->heads_q, file.data[n]);
+    if (p->bias != NULL)
+        rt_store(o->dtype, p->bias, shape[0] * shape[1] * shape[2] * shape[3], file.data[all - 1]);
     rt_status st = RT_OK;
     for (int64_t i = 0; i < inputs && st == RT_OK; i++)
         st = fill_input(c, &f, order[i]);

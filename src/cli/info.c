@@ -24,11 +24,12 @@ static rt_fingerprint fingerprint(rt_cli *c, const rt_dump *d, rt_tensor_id t)
     int64_t length, heads, width;
     rt_cli_shape(&d->spec.problem, t, &length, &heads, &width);
     rt_fingerprint f = {{0, 0}};
-    for (int64_t b = 0; b < d->spec.problem.batch; b++)
+    const int64_t batch = rt_cli_batch(&d->spec.problem, t);
+    for (int64_t b = 0; b < batch; b++)
         for (int64_t s = 0; s < length; s++) {
             for (int64_t h = 0; h < heads; h++)
                 rt_fingerprint_row(&f, t, b, s, h, d->dtype[t], rt_dump_row(d, t, b, s, h), width);
-            rt_progress(c->ctx, rt_tensor_name(t), b * length + s + 1, d->spec.problem.batch * length);
+            rt_progress(c->ctx, rt_tensor_name(t), b * length + s + 1, batch * length);
         }
     return f;
 }
@@ -43,7 +44,7 @@ static void show_text(rt_cli *c, const rt_dump *d, const char *spec)
     if (d->layout.note[0] != '\0')
         printf("# note      %s\n", d->layout.note);
     show_files(d);
-    for (int t = 0; t < RT_TENSOR_COUNT && c->o->fingerprint; t++)
+    for (int t = 0; t < RT_RESULT_COUNT && c->o->fingerprint; t++)
         if (d->present[t]) {
             const rt_fingerprint f = fingerprint(c, d, (rt_tensor_id)t);
             rt_cli_print_fingerprint(stdout, (rt_tensor_id)t, d->dtype[t], &f);
@@ -70,7 +71,7 @@ static rt_status show_json(rt_cli *c, const rt_dump *d, const char *spec)
     json_t *files = json_array(), *prints = json_object();
     for (int64_t i = 0; i < d->n_files; i++)
         json_array_append_new(files, json_file(&d->files[i]));
-    for (int t = 0; t < RT_TENSOR_COUNT && c->o->fingerprint; t++)
+    for (int t = 0; t < RT_RESULT_COUNT && c->o->fingerprint; t++)
         if (d->present[t]) {
             const rt_fingerprint f = fingerprint(c, d, (rt_tensor_id)t);
             json_object_set_new(prints, rt_tensor_name((rt_tensor_id)t),

@@ -38,8 +38,19 @@ bool rt_cli_key_side(rt_tensor_id t)
     return t == RT_K || t == RT_V || t == RT_DK || t == RT_DV;
 }
 
+int64_t rt_cli_batch(const rt_problem *p, rt_tensor_id t)
+{
+    return t == RT_DBIAS ? p->bias_shape[0] : t == RT_DSINK ? 1 : p->batch;
+}
+
 void rt_cli_shape(const rt_problem *p, rt_tensor_id t, int64_t *seqlen, int64_t *heads, int64_t *width)
 {
+    if (t >= RT_DSINK) {
+        *seqlen = t == RT_DBIAS ? p->bias_shape[2] : 1;
+        *heads = t == RT_DBIAS ? p->bias_shape[1] : p->heads_q;
+        *width = t == RT_DBIAS ? p->bias_shape[3] : 1;
+        return;
+    }
     *seqlen = rt_cli_key_side(t) ? p->seqlen_k : p->seqlen_q;
     *heads = rt_cli_key_side(t) ? p->heads_kv : p->heads_q;
     *width = t == RT_LSE ? 1 : t == RT_V || t == RT_DOUT || t == RT_OUT || t == RT_DV ? p->dim_v : p->dim;

@@ -33,6 +33,13 @@ static const struct {
     {"cu-seqlens-k", 1013, "LIST", PROBLEM, "boundaries of the keys (default: cu-seqlens)"},
     {"scale", 1014, "X", PROBLEM,
      "score scale: rsqrt_dim (default, exactly 1/sqrt(D)), f32:X, f64:X or X (f64)"},
+    {"softcap", 1080, "C", PROBLEM, "scores become C tanh(s / C)"},
+    {"alibi", 1081, NULL, PROBLEM, "ALiBi with the standard slopes 2^(-8 h / heads)"},
+    {"bias", 1082, "SHAPE", PROBLEM,
+     "an additive bias of shape bhss, or with 1 where it is broadcast: 1hss 11ss b1ss 111s .."},
+    {"sink", 1083, NULL, PROBLEM, "an attention sink: a logit for each head that joins the softmax"},
+    {"dropout", 1084, "P", PROBLEM, "drop weights with probability P, by (batch, head, query, key)"},
+    {"dropout-seed", 1085, "N", PROBLEM, "the seed of dropout (default 1)"},
     {"plan", 1015, "NAME", RUN | PLAN | CHECK,
      "the algorithm; plan --list names them (default: the spec's, else single)"},
     {"layout", 1016, "NAME", RUN | PLAN,
@@ -388,6 +395,27 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     case 1042:
         o->peer = true;
         return RT_OK;
+    case 1080:
+        RT_TRY(parse_real(ctx, name, v, &o->softcap));
+        return o->softcap > 0 ? RT_OK : rt_fail(ctx, RT_ERR_ARG, "--softcap %s: a positive number is needed", v);
+    case 1081:
+        o->alibi = true;
+        return RT_OK;
+    case 1082:
+        o->bias = v;
+        return RT_OK;
+    case 1083:
+        o->sink = true;
+        return RT_OK;
+    case 1084:
+        RT_TRY(parse_real(ctx, name, v, &o->dropout));
+        return o->dropout >= 0 && o->dropout < 1
+                   ? RT_OK
+                   : rt_fail(ctx, RT_ERR_ARG, "--dropout %s: a probability from 0 to below 1 is needed", v);
+    case 1085:
+        RT_TRY(parse_int(ctx, name, v, 0, INT64_MAX, &n));
+        o->dropout_seed = (uint64_t)n;
+        return RT_OK;
     case 1060:
         o->svg = v;
         return RT_OK;
@@ -428,6 +456,7 @@ rt_status rt_options_parse(rt_context *ctx, int argc, char **argv, rt_options *o
 {
     rt_options o = {.verb = argv[0],
                     .seed = 1,
+                    .dropout_seed = 1,
                     .batch = 1,
                     .seqlen = 256,
                     .heads = 8,
@@ -568,6 +597,8 @@ rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *o
     } else if (st == RT_OK && o->n_cu_k > 0) {
         st = rt_fail(ctx, RT_ERR_ARG, "--cu-seqlens-k without --cu-seqlens");
     }
+    if (st == RT_OK)
+        st = rt_options_scores(ctx, o, strcmp(o->verb, "gen") == 0, &p);
     if (st == RT_OK)
         st = rt_problem_check(ctx, &p);
     if (st != RT_OK) {

@@ -34,6 +34,10 @@ typedef struct {
     rt_sampling sampling;
     int64_t iters, warmup; /* bench */
     bool peer;
+    bool alibi, sink;
+    const char *bias; /* a shape */
+    double softcap, dropout;
+    uint64_t dropout_seed;
     bool has_layout, has_remainder, has_ranks, has_plan;
     rt_remainder remainder_kind;
     bool json, fingerprint, force, verify, list, summary, table, forward_only, results, full, quiet, help;
@@ -46,6 +50,9 @@ void rt_options_reset(rt_options *o);
 void rt_options_help(FILE *f, const char *verb);
 /* The problem that the flags describe (gen, plan). */
 rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *out) RT_NODISCARD;
+/* alibi, bias, softcap, sink and dropout of the flags (scores.c); sink and bias drawn from the generator, or zeros where
+ * the values do not matter.  The sizes of p are set. */
+rt_status rt_options_scores(rt_context *ctx, const rt_options *o, bool values, rt_problem *p) RT_NODISCARD;
 /* The name of a flag that was given and describes the problem, NULL if none: such flags and a dump exclude
  * each other. */
 const char *rt_options_problem_flag(const rt_options *o);

@@ -9,13 +9,13 @@
 #include "show/trace_file.h"
 
 static const rt_tensor_id inputs[] = {RT_Q, RT_K, RT_V, RT_DOUT};
-enum { MAX_TENSORS = RT_TENSOR_COUNT + 2 };
+enum { MAX_TENSORS = RT_NAME_COUNT + 2 };
 
 /* One rank's file while it is written. */
 typedef struct {
     rt_file_writer file;
     bool open;
-    void *data[RT_TENSOR_COUNT];
+    void *data[RT_NAME_COUNT];
 } rank_file;
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
     rt_dtype result, lse;
     rank_file *files; /* P; NULL without -o */
     uint64_t written; /* bytes of the files of this process */
-    rt_fingerprint print[RT_TENSOR_COUNT];
+    rt_fingerprint print[RT_RESULT_COUNT];
     unsigned char element[8];
     void *row; /* one encoded row */
 } run_sink;
@@ -49,11 +49,53 @@ static void store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t
         return;
     (void)slot;
     const rt_layout_side *side = &s->l->side[rt_cli_key_side(t) ? RT_SIDE_KV : RT_SIDE_Q];
-    const int64_t n = side->rows[rank], place = rt_layout_row(side, pos);
-    const int64_t at = t == RT_LSE ? (b * heads + h) * n + place
-                                   : (b * n + place) * heads + h; /* lse (B, H, S), others (B, S, H, D) */
+    const bool whole = t == RT_DSINK || (t == RT_DBIAS && s->p->bias_shape[2] != s->p->seqlen_q);
+    const int64_t n = whole ? length : side->rows[rank], place = whole ? pos : rt_layout_row(side, pos);
+    const int64_t at = t == RT_LSE || t == RT_DBIAS
+                           ? (b * heads + h) * n + place
+                           : (b * n + place) * heads + h; /* lse and dbias (B, H, S), others (B, S, H, D) */
     memcpy((char *)s->files[rank].data[t] + (size_t)(at * width) * rt_dtype_size(dtype), s->row,
            (size_t)width * rt_dtype_size(dtype));
+}
+
+/* The tensors of the scores in rank r's file: sink, bias and their gradients. */
+static int64_t score_decls(const run_sink *s, int32_t r, bool backward, rt_tensor_decl *decl, rt_tensor_id *id)
+{
+    const rt_problem *p = s->p;
+    const bool by_query = p->bias_shape[2] == p->seqlen_q;
+    const int64_t *shape = p->bias_shape, rows = by_query ? s->l->side[RT_SIDE_Q].rows[r] : shape[2];
+    int64_t n = 0;
+    for (int t = RT_DSINK; t < RT_NAME_COUNT; t++) {
+        const bool vector = t == RT_DSINK || t == RT_SINK, input = t == RT_SINK || t == RT_BIAS;
+        if ((vector ? p->sink == NULL : p->bias == NULL) || (!input && !backward) ||
+            (t == RT_DBIAS && p->no_dbias) || ((vector || !by_query) && r > 0))
+            continue;
+        id[n] = (rt_tensor_id)t;
+        decl[n++] = (rt_tensor_decl){.name = rt_tensor_name((rt_tensor_id)t),
+                                     .dtype = input ? RT_F64 : s->result,
+                                     .ndim = vector ? 1 : 4,
+                                     .shape = {vector ? p->heads_q : shape[0], shape[1], rows, shape[3]}};
+    }
+    return n;
+}
+
+/* sink and bias as the problem holds them: binary64, in which every input format is exact. */
+static void write_scores(const run_sink *s, int32_t r, const rank_file *f)
+{
+    const rt_problem *p = s->p;
+    const int64_t *shape = p->bias_shape;
+    const rt_layout_side *x = &s->l->side[RT_SIDE_Q];
+    if (f->data[RT_SINK] != NULL)
+        memcpy(f->data[RT_SINK], p->sink, (size_t)p->heads_q * sizeof *p->sink);
+    for (int64_t k = 0; f->data[RT_BIAS] != NULL && k < shape[0] * shape[1]; k++)
+        for (int64_t i = 0; i < shape[2]; i++) {
+            const bool by_query = shape[2] == p->seqlen_q;
+            if (by_query && x->rank_of[i] != r)
+                continue;
+            const int64_t n = by_query ? x->rows[r] : 1, row = by_query ? rt_layout_row(x, i) : 0;
+            memcpy((double *)f->data[RT_BIAS] + (k * n + row) * shape[3], p->bias + (k * shape[2] + i) * shape[3],
+                   (size_t)shape[3] * sizeof *p->bias);
+        }
 }
 
 /* Create rank r's file: inputs copied as they are, results to come, positions of its slots. */
@@ -84,6 +126,7 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
         }
         n++;
     }
+    n += score_decls(s, r, backward, decl + n, id + n);
     const int64_t n_tensors = n;
     n += rt_cli_position_decls(s->l, r, decl + n);
     char path[4096];
@@ -96,6 +139,7 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
         f->data[id[i]] = f->file.data[i];
     for (int64_t k = n_tensors; k < n; k++)
         rt_cli_positions(s->l, k == n_tensors ? RT_SIDE_Q : RT_SIDE_KV, r, f->file.data[k]);
+    write_scores(s, r, f);
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
         const rt_tensor_id t = inputs[i];
         if (!s->in->present[t])
@@ -186,7 +230,7 @@ rt_status rt_cli_total_certificates(rt_cli *c, rt_run_stats *stats)
     for (int32_t r = 1; all != NULL && r < rt_comm_size(c->comm); r++) {
         rt_run_stats other;
         memcpy(&other, (char *)all + offsets[r], sizeof other);
-        for (int t = 0; t < RT_TENSOR_COUNT; t++)
+        for (int t = 0; t < RT_RESULT_COUNT; t++)
             rt_certificate_add(&stats->certificate[t], &other.certificate[t]);
         stats->seconds = other.seconds > stats->seconds ? other.seconds : stats->seconds;
         stats->compute_seconds += other.compute_seconds;
@@ -207,9 +251,9 @@ static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool
                                const rt_run_stats *stats, const rt_run_stats *total)
 {
     const rt_options *o = c->o;
-    enum { WRITTEN = 2 * RT_TENSOR_COUNT, N_WORDS };
+    enum { WRITTEN = 2 * RT_RESULT_COUNT, N_WORDS };
     uint64_t words[N_WORDS];
-    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+    for (int t = 0; t < RT_RESULT_COUNT; t++) {
         words[2 * t] = s->print[t].lane[0];
         words[2 * t + 1] = s->print[t].lane[1];
     }
@@ -223,7 +267,9 @@ static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool
            omp_get_max_threads() == 1 ? "" : "s", rt_blas_description());
     if (s->l->note[0] != '\0')
         printf("# note: %s\n", s->l->note);
-    for (int t = RT_LSE; t < (backward ? RT_TENSOR_COUNT : RT_DQ) && o->fingerprint; t++) {
+    for (int t = RT_LSE; t < (backward ? RT_RESULT_COUNT : RT_DQ) && o->fingerprint; t++) {
+        if ((t == RT_DSINK && s->p->sink == NULL) || (t == RT_DBIAS && (s->p->bias == NULL || s->p->no_dbias)))
+            continue;
         const rt_fingerprint f = {{words[2 * t], words[2 * t + 1]}};
         rt_cli_print_fingerprint(stdout, (rt_tensor_id)t, t == RT_LSE ? s->lse : s->result, &f);
     }
@@ -277,7 +323,9 @@ rt_status rt_cli_run(rt_cli *c)
     run_sink s = {.in = &in, .p = &in.spec.problem, .l = &layout};
     s.result = o->has_out_dtype ? o->out_dtype : rt_arithmetic_result(arith);
     s.lse = s.result == RT_F64 ? RT_F64 : RT_F32;
-    const int64_t widest = s.p->dim > s.p->dim_v ? s.p->dim : s.p->dim_v;
+    int64_t widest = s.p->dim > s.p->dim_v ? s.p->dim : s.p->dim_v;
+    if (s.p->bias != NULL && s.p->seqlen_k > widest)
+        widest = s.p->seqlen_k;
     rt_status st = rt_cli_layout(c, s.p, &in, &layout);
     if (st == RT_OK)
         st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout, &plan);

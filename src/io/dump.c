@@ -95,8 +95,8 @@ static rt_status check_ranks(const rt_dump_opener *o)
 
 static bool name_used(const rt_spec *s, const char *name)
 {
-    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
-        if (strcmp(s->names[t], name) == 0)
+    for (int t = 0; t < RT_NAME_COUNT; t++) {
+        if (s->names[t] && strcmp(s->names[t], name) == 0)
             return true;
     }
     return (s->positions && strcmp(s->positions, name) == 0) ||
@@ -218,6 +218,8 @@ void rt_dump_close(rt_dump *d)
 const void *rt_dump_row(const rt_dump *d, rt_tensor_id t, int64_t b, int64_t pos, int64_t h)
 {
     const rt_view *v = d->views + (int64_t)t * d->spec.ranks;
+    if (t == RT_DSINK || (t == RT_DBIAS && !rt_dump_by_query(&d->spec.problem))) /* rank 0's, as it is */
+        return rt_view_at(v, (int64_t[]){b, pos, h, 0});
     const rt_layout_side *side = &d->layout.side[rt_dump_on_kv_side(t) ? RT_SIDE_KV : RT_SIDE_Q];
     int64_t row = d->per_rank ? rt_layout_row(side, pos) : rt_layout_global_row(side, pos);
     if (d->per_rank)

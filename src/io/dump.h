@@ -24,4 +24,17 @@ rt_status rt_dump_find_tensors(rt_dump_opener *o) RT_NODISCARD;
 /* Fills d.views and d.layout, and checks every shape. */
 rt_status rt_dump_check(rt_dump_opener *o) RT_NODISCARD;
 
+/* The file of `rank` (npy: of its tensor `name`), the tensor in it, NULL if there is none, and the error that says so.
+ */
+rt_file *rt_dump_file_of(const rt_dump_opener *o, int64_t rank, const char *name);
+const rt_file_tensor *rt_dump_lookup(const rt_dump_opener *o, int64_t rank, const char *name);
+rt_status rt_dump_absent(const rt_dump_opener *o, int64_t rank, const char *name);
+/* The bias has rows of its own for each query: then a rank's file holds those of its queries. */
+static inline bool rt_dump_by_query(const rt_problem *p)
+{
+    return p->bias_shape[2] == p->seqlen_q;
+}
+/* Reads sink and bias into the problem and fills the views of their gradients (dump_scores.c). */
+rt_status rt_dump_check_scores(rt_dump_opener *o) RT_NODISCARD;
+
 #endif

@@ -13,7 +13,7 @@ static int64_t file_ranks(const rt_dump_opener *o)
 
 /* ---- the tensors ---- */
 
-static rt_file *file_of(const rt_dump_opener *o, int64_t rank, const char *name)
+rt_file *rt_dump_file_of(const rt_dump_opener *o, int64_t rank, const char *name)
 {
     if (!o->src.npy)
         return &o->d.files[o->d.per_rank ? rank : 0];
@@ -24,21 +24,21 @@ static rt_file *file_of(const rt_dump_opener *o, int64_t rank, const char *name)
     return NULL;
 }
 
-static const rt_file_tensor *lookup(const rt_dump_opener *o, int64_t rank, const char *name)
+const rt_file_tensor *rt_dump_lookup(const rt_dump_opener *o, int64_t rank, const char *name)
 {
-    const rt_file *f = file_of(o, rank, name);
+    const rt_file *f = rt_dump_file_of(o, rank, name);
     if (!f)
         return NULL;
     return o->src.npy ? &f->tensors[0] : rt_file_find(f, name);
 }
 
-static rt_status absent(const rt_dump_opener *o, int64_t rank, const char *name)
+rt_status rt_dump_absent(const rt_dump_opener *o, int64_t rank, const char *name)
 {
     if (o->src.npy && o->src.per_rank)
         return rt_dump_missing_file(o, rank, name);
     if (o->src.npy)
         return rt_fail(o->ctx, RT_ERR_IO, "missing file '%s/%s.npy'", o->src.folder, name);
-    return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is missing", file_of(o, rank, name)->path, name);
+    return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is missing", rt_dump_file_of(o, rank, name)->path, name);
 }
 
 static rt_status find_tensor(rt_dump_opener *o, rt_tensor_id t)
@@ -47,7 +47,7 @@ static rt_status find_tensor(rt_dump_opener *o, rt_tensor_id t)
     int64_t ranks = file_ranks(o), have = 0, lacking = -1;
     const rt_file_tensor **found = o->found + (int64_t)t * o->d.spec.ranks;
     for (int64_t r = 0; r < ranks; r++) {
-        found[r] = lookup(o, r, name);
+        found[r] = rt_dump_lookup(o, r, name);
         have += found[r] != NULL;
         if (!found[r] && lacking < 0)
             lacking = r;
@@ -55,7 +55,7 @@ static rt_status find_tensor(rt_dump_opener *o, rt_tensor_id t)
     /* absent everywhere is allowed, but not of the inputs and not of what the spec names itself */
     bool needed = t == RT_Q || t == RT_K || t == RT_V || strcmp(name, usual) != 0;
     if (have < ranks && (have > 0 || needed))
-        return absent(o, lacking, name);
+        return rt_dump_absent(o, lacking, name);
     if (have == 0)
         return RT_OK;
     rt_dtype first = found[0]->view.dtype;
@@ -63,10 +63,10 @@ static rt_status find_tensor(rt_dump_opener *o, rt_tensor_id t)
         rt_dtype got = found[r]->view.dtype;
         if (!rt_dtype_is_float(got))
             return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is %s; %s must be a floating format",
-                           file_of(o, r, name)->path, name, rt_dtype_name(got), usual);
+                           rt_dump_file_of(o, r, name)->path, name, rt_dtype_name(got), usual);
         if (got != first)
             return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is %s, but rank 0 has it in %s",
-                           file_of(o, r, name)->path, name, rt_dtype_name(got), rt_dtype_name(first));
+                           rt_dump_file_of(o, r, name)->path, name, rt_dtype_name(got), rt_dtype_name(first));
     }
     o->d.present[t] = true;
     o->d.dtype[t] = first;
@@ -141,7 +141,7 @@ static rt_status permute(const rt_dump_opener *o, rt_tensor_id t, int64_t rank, 
                                               a ? ", " : "", stored[a]));
     return rt_fail(o->ctx, RT_ERR_FORMAT,
                    "%s: tensor '%s' (%s) has shape %s; the spec gives %s) in order %s%s",
-                   file_of(o, rank, s->names[t])->path, s->names[t], rt_tensor_name(t),
+                   rt_dump_file_of(o, rank, s->names[t])->path, s->names[t], rt_tensor_name(t),
                    rt_shape_print(v->ndim, v->shape).text, expected,
                    t == RT_LSE ? rt_lse_shape_name(s->lse_shape) : rt_order_name(s->order),
                    want[0] == 1 ? ", the batch axis may be left out" : "");
@@ -150,7 +150,7 @@ static rt_status permute(const rt_dump_opener *o, rt_tensor_id t, int64_t rank, 
 static rt_status permute_all(rt_dump_opener *o)
 {
     int32_t ranks = o->d.spec.ranks;
-    o->d.views = rt_calloc(o->ctx, RT_TENSOR_COUNT * (int64_t)ranks, sizeof *o->d.views);
+    o->d.views = rt_calloc(o->ctx, RT_RESULT_COUNT * (int64_t)ranks, sizeof *o->d.views);
     if (!o->d.views)
         return RT_ERR_NOMEM;
     for (int t = 0; t < RT_TENSOR_COUNT; t++) {
@@ -200,20 +200,20 @@ static rt_status check_lengths(const rt_dump_opener *o)
 static rt_status read_positions(const rt_dump_opener *o, int64_t rank, const char *name, int64_t expected,
                                 int64_t *list)
 {
-    const rt_file_tensor *t = lookup(o, rank, name);
+    const rt_file_tensor *t = rt_dump_lookup(o, rank, name);
     if (!t)
-        return absent(o, rank, name);
+        return rt_dump_absent(o, rank, name);
     const rt_view *v = &t->view;
     if (v->ndim != 1 || (v->dtype != RT_I32 && v->dtype != RT_I64))
         return rt_fail(o->ctx, RT_ERR_FORMAT,
                        "%s: positions '%s' must be one axis of i32 or i64, are %s %s",
-                       file_of(o, rank, name)->path, name, rt_dtype_name(v->dtype),
+                       rt_dump_file_of(o, rank, name)->path, name, rt_dtype_name(v->dtype),
                        rt_shape_print(v->ndim, v->shape).text);
     if (v->shape[0] != expected)
         return rt_fail(o->ctx, RT_ERR_FORMAT,
                        "%s: positions '%s' list %" PRId64 " slots, but rank %" PRId64
                        "'s tensors have %" PRId64,
-                       file_of(o, rank, name)->path, name, v->shape[0], rank, expected);
+                       rt_dump_file_of(o, rank, name)->path, name, v->shape[0], rank, expected);
     for (int64_t i = 0; i < expected; i++) {
         int32_t small;
         if (v->dtype == RT_I32) {
@@ -297,12 +297,12 @@ static rt_status check_slots(const rt_dump_opener *o)
             if (!o->d.per_rank || s->positions)
                 return rt_fail(o->ctx, RT_ERR_FORMAT,
                                "%s: tensor '%s' has %" PRId64 " tokens, expected are %" PRId64,
-                               file_of(o, r, s->names[t])->path, s->names[t], got, want);
+                               rt_dump_file_of(o, r, s->names[t])->path, s->names[t], got, want);
             return rt_fail(o->ctx, RT_ERR_FORMAT,
                            "%s: tensor '%s' of rank %" PRId64 ": layout %s (remainder %s, ranks %" PRId32
                            ") gives %" PRId64 " slots, the file has %" PRId64
                            ". Hint: another \"remainder\", or \"layout\": {\"positions\": NAME}",
-                           file_of(o, r, s->names[t])->path, s->names[t], r, s->layout,
+                           rt_dump_file_of(o, r, s->names[t])->path, s->names[t], r, s->layout,
                            rt_remainder_name(s->remainder), s->ranks, want, got);
         }
     }
@@ -338,11 +338,11 @@ static rt_status make_dense(rt_dump_opener *o, rt_view *v, rt_file *f)
 
 static rt_status make_all_dense(rt_dump_opener *o)
 {
-    for (int t = 0; o->src.npy && t < RT_TENSOR_COUNT; t++) {
+    for (int t = 0; o->src.npy && t < RT_RESULT_COUNT; t++) {
         for (int64_t r = 0; o->d.present[t] && r < file_ranks(o); r++) {
             rt_view *v = &o->d.views[(int64_t)t * o->d.spec.ranks + r];
             if (v->shape[3] > 1 && v->stride[3] != 1)
-                RT_TRY(make_dense(o, v, file_of(o, r, o->d.spec.names[t])));
+                RT_TRY(make_dense(o, v, rt_dump_file_of(o, r, o->d.spec.names[t])));
         }
     }
     return RT_OK;
@@ -354,5 +354,6 @@ rt_status rt_dump_check(rt_dump_opener *o)
     RT_TRY(check_lengths(o));
     RT_TRY(build_layout(o));
     RT_TRY(check_slots(o));
+    RT_TRY(rt_dump_check_scores(o));
     return make_all_dense(o);
 }

@@ -15,21 +15,15 @@
 #define COUNT_MAX ((int64_t)1 << 24)  /* batch, heads, dims */
 #define RANKS_MAX ((int64_t)1 << 20)
 
-/* An object being read, and how to name its keys: "arithmetic." before those of a nested one. */
-typedef struct {
-    rt_context *ctx;
-    const char *where, *inside;
-    json_t *object;
-} reader;
+typedef rt_spec_reader reader;
 
-static rt_status refuse(const reader *r, const char *key, const json_t *v, const char *allowed)
+rt_status rt_spec_refuse(const reader *r, const char *key, const json_t *v, const char *allowed)
 {
     return rt_fail(r->ctx, RT_ERR_FORMAT, "%s: key \"%s%s\" is %s; allowed: %s", r->where, r->inside, key,
                    rt_json_excerpt(v).text, allowed);
 }
 
-/* `known` ends with NULL. */
-static rt_status check_keys(const reader *r, const char *const *known)
+rt_status rt_spec_check_keys(const reader *r, const char *const *known)
 {
     const char *key;
     json_t *value;
@@ -55,9 +49,9 @@ static rt_status open_object(const reader *r, const char *key, json_t *v, const 
                              const char *const *known, reader *out)
 {
     if (!json_is_object(v))
-        return refuse(r, key, v, "an object {...}");
+        return rt_spec_refuse(r, key, v, "an object {...}");
     *out = (reader){r->ctx, r->where, inside, v};
-    return check_keys(out, known);
+    return rt_spec_check_keys(out, known);
 }
 
 /* An absent key leaves *out as it is, unless it is required. */
@@ -81,7 +75,7 @@ static rt_status read_int(const reader *r, const char *key, need needed, int64_t
     if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi) {
         char allowed[80];
         (void)snprintf(allowed, sizeof allowed, "an integer from %" PRId64 " to %" PRId64, lo, hi);
-        return refuse(r, key, v, allowed);
+        return rt_spec_refuse(r, key, v, allowed);
     }
     *out = (int64_t)json_integer_value(v);
     return RT_OK;
@@ -96,7 +90,7 @@ static rt_status read_dtype(const reader *r, const char *key, rt_dtype *out, boo
     if (!v)
         return RT_OK;
     if (!json_is_string(v) || !rt_dtype_parse(json_string_value(v), &t) || !rt_dtype_is_float(t))
-        return refuse(r, key, v, "f64 f32 tf32 bf16 f16 e4m3 e5m2");
+        return rt_spec_refuse(r, key, v, "f64 f32 tf32 bf16 f16 e4m3 e5m2");
     *out = t;
     *found = true;
     return RT_OK;
@@ -116,7 +110,7 @@ static rt_status read_name(const reader *r, const char *key, need needed, const 
             return RT_OK;
         }
     }
-    return refuse(r, key, v, allowed);
+    return rt_spec_refuse(r, key, v, allowed);
 }
 
 static const char *mask_name(int i)
@@ -147,7 +141,7 @@ static const char *join_name(int i)
 static rt_status read_text(const reader *r, const char *key, const json_t *v, char **out)
 {
     if (!json_is_string(v) || json_string_length(v) == 0)
-        return refuse(r, key, v, "the name of a tensor");
+        return rt_spec_refuse(r, key, v, "the name of a tensor");
     char *copy = rt_text_copy(r->ctx, json_string_value(v));
     if (!copy)
         return RT_ERR_NOMEM;
@@ -171,16 +165,16 @@ static rt_status read_scale(const reader *r, rt_problem *p)
     const json_t *f32 = json_object_get(v, "f32"), *f64 = json_object_get(v, "f64");
     const json_t *x = f32 ? f32 : f64;
     if (json_object_size(v) != 1 || !x)
-        return refuse(r, "scale", v, allowed);
+        return rt_spec_refuse(r, "scale", v, allowed);
     if (json_is_number(x))
         p->scale = json_number_value(x);
     else if (!json_is_string(x) || strcmp(json_string_value(x), "rsqrt_dim") != 0)
-        return refuse(r, "scale", v, allowed);
+        return rt_spec_refuse(r, "scale", v, allowed);
     p->scale_kind = f32 ? RT_SCALE_F32 : RT_SCALE_F64;
     if (f32)
         p->scale = rt_round_to(RT_F32, p->scale);
     if (!isfinite(p->scale))
-        return refuse(r, "scale", v, allowed);
+        return rt_spec_refuse(r, "scale", v, allowed);
     return RT_OK;
 }
 
@@ -197,7 +191,7 @@ static rt_status read_boundaries(const reader *r, const char *key, int64_t lengt
                        "ascending integers from 0 to the length %" PRId64 ", two or more", length);
     int64_t count = (int64_t)json_array_size(v);
     if (count < 2)
-        return refuse(r, key, v, allowed);
+        return rt_spec_refuse(r, key, v, allowed);
     int64_t *cu = rt_alloc(r->ctx, count, sizeof *cu);
     if (!cu)
         return RT_ERR_NOMEM;
@@ -211,7 +205,7 @@ static rt_status read_boundaries(const reader *r, const char *key, int64_t lengt
     }
     if (!good || (length >= 0 ? before != length : before > LENGTH_MAX)) {
         rt_free(cu);
-        return refuse(r, key, v, allowed);
+        return rt_spec_refuse(r, key, v, allowed);
     }
     *out = cu;
     *n = count - 1;
@@ -235,7 +229,7 @@ static rt_status read_documents(const reader *r, rt_problem *p)
             return RT_ERR_NOMEM;
         memcpy(p->cu_k, p->cu_q, (size_t)(p->documents + 1) * sizeof *p->cu_k);
     } else if (v && n_k != p->documents) {
-        return refuse(r, "cu_seqlens_k", v, "as many boundaries as cu_seqlens has");
+        return rt_spec_refuse(r, "cu_seqlens_k", v, "as many boundaries as cu_seqlens has");
     }
     return RT_OK;
 }
@@ -250,7 +244,7 @@ static rt_status read_problem(const reader *r, rt_problem *p)
     p->heads_kv = p->heads_q;
     RT_TRY(read_int(r, "kv_heads", OPTIONAL, 1, COUNT_MAX, &p->heads_kv));
     if (p->heads_q % p->heads_kv != 0)
-        return refuse(r, "kv_heads", json_object_get(r->object, "kv_heads"), "a divisor of heads");
+        return rt_spec_refuse(r, "kv_heads", json_object_get(r->object, "kv_heads"), "a divisor of heads");
     RT_TRY(read_int(r, "dim", REQUIRED, 1, COUNT_MAX, &p->dim));
     p->dim_v = p->dim;
     RT_TRY(read_int(r, "dim_v", OPTIONAL, 1, COUNT_MAX, &p->dim_v));
@@ -273,20 +267,20 @@ static rt_status read_problem(const reader *r, rt_problem *p)
 static rt_status read_tensors(const reader *r, rt_spec *s)
 {
     json_t *v;
-    const char *known[RT_TENSOR_COUNT + 1] = {NULL};
+    const char *known[RT_RESULT_COUNT + 1] = {NULL};
     reader t;
-    for (int i = 0; i < RT_TENSOR_COUNT; i++)
+    for (int i = 0; i < RT_RESULT_COUNT; i++)
         known[i] = rt_tensor_name((rt_tensor_id)i);
     RT_TRY(get(r, "tensors", OPTIONAL, &v));
     if (!v)
         return RT_OK;
     RT_TRY(open_object(r, "tensors", v, "tensors.", known, &t));
-    for (int i = 0; i < RT_TENSOR_COUNT; i++) {
+    for (int i = 0; i < RT_RESULT_COUNT; i++) {
         const json_t *name = json_object_get(v, known[i]);
         if (name)
             RT_TRY(read_text(&t, known[i], name, &s->names[i]));
     }
-    for (int i = 1; i < RT_TENSOR_COUNT; i++) {
+    for (int i = 1; i < RT_RESULT_COUNT; i++) {
         for (int j = 0; j < i; j++) {
             if (strcmp(s->names[i], s->names[j]) == 0)
                 return rt_fail(
@@ -328,7 +322,7 @@ static rt_status read_layout(const reader *r, rt_spec *s)
         const char *name = json_is_string(v) ? json_string_value(v) : "";
         rt_context inner = {0};
         if (strcmp(name, "positions") == 0 || strncmp(name, "positions:", 10) == 0)
-            return refuse(r, "layout", v, "{\"positions\": NAME OF AN INTEGER TENSOR}");
+            return rt_spec_refuse(r, "layout", v, "{\"positions\": NAME OF AN INTEGER TENSOR}");
         if (rt_layout_check_name(&inner, name) != RT_OK)
             return rt_fail(r->ctx, RT_ERR_FORMAT,
                            "%s: key \"layout\" is %s: %s, or {\"positions\": NAME OF AN INTEGER TENSOR}",
@@ -375,7 +369,7 @@ static rt_status read_padding(const reader *r, rt_spec *s)
             st = rt_fail(r->ctx, RT_ERR_FORMAT, "%s: key \"%s\" is given without \"%s\"", r->where, keys[1],
                          keys[0]);
         if (st == RT_OK && own && n != p->documents)
-            st = refuse(r, keys[side], json_object_get(r->object, keys[side]),
+            st = rt_spec_refuse(r, keys[side], json_object_get(r->object, keys[side]),
                         "as many offsets as cu_seqlens has boundaries");
         if (st == RT_OK && lists[side] &&
             rt_layout_check_padding(&inner, p, (rt_side)side, lists[side]) != RT_OK)
@@ -414,7 +408,7 @@ static rt_status read_algorithm(const reader *r, rt_spec *s)
         if (used < sizeof list)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? " " : "", p->name);
     }
-    return refuse(r, "algorithm", v, list);
+    return rt_spec_refuse(r, "algorithm", v, list);
 }
 
 /* ---- the declared arithmetic ---- */
@@ -426,14 +420,14 @@ static rt_status read_arithmetic_object(const reader *a, rt_declared *d)
     RT_TRY(get(a, "accumulate", OPTIONAL, &v));
     if (v) {
         if (!json_is_string(v) || !rt_declared_accumulate(d, json_string_value(v)))
-            return refuse(a, "accumulate", v, rt_declared_accumulate_names());
+            return rt_spec_refuse(a, "accumulate", v, rt_declared_accumulate_names());
         d->assumed &= ~(uint32_t)RT_DECL_ACCUMULATE;
     }
     RT_TRY(get(a, "exp", OPTIONAL, &v));
     if (v) {
         double x = json_number_value(v);
         if (!json_is_number(v) || !(x >= 0 && x < 1))
-            return refuse(a, "exp", v, "a relative accuracy, a number from 0 to below 1");
+            return rt_spec_refuse(a, "exp", v, "a relative accuracy, a number from 0 to below 1");
         d->exp_rel = x;
         d->assumed &= ~(uint32_t)RT_DECL_EXP;
     }
@@ -476,7 +470,7 @@ static rt_status read_arithmetic(const reader *r, rt_declared *d)
         return RT_OK;
     if (json_is_string(v)) {
         if (!rt_declared_of(json_string_value(v), d))
-            return refuse(r, "arithmetic", v, "\"f64\", or an object with the fields of the arithmetic");
+            return rt_spec_refuse(r, "arithmetic", v, "\"f64\", or an object with the fields of the arithmetic");
         return RT_OK;
     }
     RT_TRY(open_object(r, "arithmetic", v, "arithmetic.", known, &a));
@@ -508,15 +502,21 @@ static rt_status read_spec(const reader *r, rt_spec *s)
                                         "arithmetic",
                                         "cu_seqlens_padded",
                                         "cu_seqlens_k_padded",
+                                        "alibi",
+                                        "bias",
+                                        "softcap",
+                                        "sink",
+                                        "dropout",
                                         NULL};
     int64_t version = 0, ranks = 1;
     int choice = 0;
-    RT_TRY(check_keys(r, known));
+    RT_TRY(rt_spec_check_keys(r, known));
     RT_TRY(read_int(r, "ringtrue", REQUIRED, 1, 1, &version));
     const json_t *comment = json_object_get(r->object, "comment");
     if (comment && !json_is_string(comment))
-        return refuse(r, "comment", comment, "a string");
+        return rt_spec_refuse(r, "comment", comment, "a string");
     RT_TRY(read_problem(r, &s->problem));
+    RT_TRY(rt_spec_read_scores(r, s));
     RT_TRY(read_name(r, "order", OPTIONAL, order_name, RT_ORDER_BHSD + 1, "bshd sbhd bhsd", &choice));
     s->order = (rt_order)choice;
     RT_TRY(read_tensors(r, s));

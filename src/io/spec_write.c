@@ -40,7 +40,7 @@ rt_status rt_spec_defaults(rt_context *ctx, rt_dtype input, rt_spec *out)
     memcpy(s.algorithm, "single", sizeof "single");
     memcpy(s.layout, "contiguous", sizeof "contiguous");
     rt_declared_init(&s.declared, input);
-    for (int i = 0; i < RT_TENSOR_COUNT; i++) {
+    for (int i = 0; i < RT_RESULT_COUNT; i++) {
         s.names[i] = rt_text_copy(ctx, rt_tensor_name((rt_tensor_id)i));
         if (!s.names[i]) {
             rt_spec_reset(&s);
@@ -56,6 +56,11 @@ rt_status rt_spec_init(rt_context *ctx, const rt_problem *p, rt_dtype input, rt_
     rt_spec s = {0};
     RT_TRY(rt_spec_defaults(ctx, input, &s));
     rt_status st = rt_problem_copy(ctx, p, &s.problem);
+    for (int i = RT_SINK; i < RT_NAME_COUNT && st == RT_OK; i++)
+        if (i == RT_SINK ? p->sink != NULL : p->bias != NULL) {
+            s.names[i] = rt_text_copy(ctx, rt_tensor_name((rt_tensor_id)i));
+            st = s.names[i] ? RT_OK : RT_ERR_NOMEM;
+        }
     if (st == RT_OK)
         *out = s;
     else
@@ -84,7 +89,7 @@ rt_status rt_spec_copy(rt_context *ctx, const rt_spec *from, rt_spec *to)
     if (st != RT_OK)
         goto reset;
     st = RT_ERR_NOMEM;
-    for (int i = 0; i < RT_TENSOR_COUNT; i++) {
+    for (int i = 0; i < RT_NAME_COUNT; i++) {
         if (from->names[i] && !(s.names[i] = rt_text_copy(ctx, from->names[i])))
             goto reset;
     }
@@ -110,7 +115,7 @@ void rt_spec_reset(rt_spec *s)
     if (!s)
         return;
     rt_problem_reset(&s->problem);
-    for (int i = 0; i < RT_TENSOR_COUNT; i++)
+    for (int i = 0; i < RT_NAME_COUNT; i++)
         rt_free(s->names[i]);
     rt_free(s->positions);
     rt_free(s->positions_k);
@@ -164,7 +169,7 @@ static int write_files(json_t *o, const rt_spec *s)
 {
     int bad = set(o, "order", json_string(rt_order_name(s->order)));
     json_t *names = json_object();
-    for (int i = 0; i < RT_TENSOR_COUNT; i++) {
+    for (int i = 0; i < RT_RESULT_COUNT; i++) {
         const char *usual = rt_tensor_name((rt_tensor_id)i);
         if (s->names[i] && strcmp(s->names[i], usual) != 0)
             bad |= set(names, usual, json_string(s->names[i]));
@@ -228,6 +233,7 @@ rt_status rt_spec_write(rt_context *ctx, const rt_spec *s, char **text)
     json_t *root = json_object();
     int bad = set(root, "ringtrue", json_integer(1));
     bad |= write_problem(root, &s->problem);
+    bad |= rt_spec_write_scores(root, s);
     bad |= write_files(root, s);
     bad |= write_arithmetic(root, &s->declared);
     if (bad) {

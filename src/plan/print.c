@@ -109,6 +109,9 @@ static void text_head(FILE *f, const rt_plan *plan, const rt_problem *p, const r
             (long long)p->batch, (long long)p->seqlen_q, (long long)p->seqlen_k, (long long)p->heads_q,
             (long long)p->heads_kv, (long long)p->dim, (long long)p->dim_v, rt_mask_text(mask, p),
             (long long)p->documents);
+    char scores[RT_SCORE_TEXT];
+    if (rt_problem_has_scores(p))
+        fprintf(f, "# scores %s\n", rt_score_text(scores, p));
     fprintf(f,
             "# bytes are for %.0f-byte Q, K, V and dO, %.0f-byte gradients and %.0f-byte partial outputs "
             "on the wire\n",

@@ -119,6 +119,9 @@ static void pair(closed *c)
 
 rt_status rt_generate_results(rt_context *ctx, rt_family f, const rt_problem *p, const rt_result_io *io)
 {
+    if (rt_problem_has_scores(p))
+        return rt_fail(ctx, RT_ERR_ARG,
+                       "results by closed form: without alibi, bias, softcap, sink and dropout. Hint: `run` computes them");
     if (f != RT_FAMILY_TRACER || p->documents > 0 ||
         (p->mask != RT_MASK_FULL && p->seqlen_q != p->seqlen_k))
         return rt_fail(ctx, RT_ERR_ARG,

@@ -5,6 +5,7 @@
 #include "problem/mask.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 bool rt_problem_has_scores(const rt_problem *p)
@@ -97,6 +98,35 @@ void rt_bias_shape_name(const rt_problem *p, char name[5])
     for (int k = 0; k < 3; k++)
         if (p->bias_shape[k] == 1)
             name[k] = '1';
+}
+
+const char *rt_score_text(char text[RT_SCORE_TEXT], const rt_problem *p)
+{
+    char shape[5] = "";
+    if (p->bias != NULL)
+        rt_bias_shape_name(p, shape);
+    const struct {
+        bool set;
+        const char *name;
+        double value;
+    } parts[] = {{p->alibi != NULL, "alibi", 0},
+                 {p->softcap > 0, "softcap", p->softcap},
+                 {p->sink != NULL, "sink", 0},
+                 {p->dropout > 0, "dropout", p->dropout}};
+    size_t used = 0;
+    text[0] = '\0';
+    if (p->bias != NULL)
+        used = (size_t)snprintf(text, RT_SCORE_TEXT, "bias %s", shape);
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) {
+        if (!parts[k].set)
+            continue;
+        used += (size_t)snprintf(text + used, RT_SCORE_TEXT - used, "%s%s", used > 0 ? ", " : "", parts[k].name);
+        if (parts[k].value > 0)
+            used += (size_t)snprintf(text + used, RT_SCORE_TEXT - used, " %.9g", parts[k].value);
+    }
+    if (p->dropout > 0)
+        (void)snprintf(text + used, RT_SCORE_TEXT - used, " (seed %llu)", (unsigned long long)p->dropout_seed);
+    return text;
 }
 
 /* ---- dropout ----------------------------------------------------------------------------------------- */

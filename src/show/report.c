@@ -13,6 +13,9 @@ void rt_show_problem(FILE *f, const rt_problem *p)
     if (p->documents > 0)
         fprintf(f, " in %lld documents", (long long)p->documents);
     fprintf(f, "  scale %s %.9g\n", kinds[p->scale_kind], p->scale);
+    char scores[RT_SCORE_TEXT];
+    if (rt_problem_has_scores(p))
+        fprintf(f, "# scores    %s\n", rt_score_text(scores, p));
 }
 
 void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT],
