@@ -23,6 +23,8 @@ static int64_t pick(uint64_t *seed, int64_t least, int64_t most)
 typedef struct {
     rt_problem p;
     int64_t cu_q[6], cu_k[6];
+    rt_slice slices[4];
+    uint8_t key_valid[2 * MOST], dense[MOST * MOST];
 } question;
 
 static void boundaries(uint64_t *seed, int64_t documents, int64_t length, int64_t *cu)
@@ -30,6 +32,43 @@ static void boundaries(uint64_t *seed, int64_t documents, int64_t length, int64_
     cu[0] = 0;
     for (int64_t n = 1; n <= documents; n++)
         cu[n] = n == documents ? length : pick(seed, cu[n - 1], length); /* some are empty */
+}
+
+/* Each part of a mask with a chance of its own. */
+static void mask_make(uint64_t *seed, question *x)
+{
+    rt_problem *p = &x->p;
+    const int64_t sq = p->seqlen_q, sk = p->seqlen_k;
+    if (pick(seed, 0, 3) == 0) {
+        p->has_window = true;
+        p->window_left = pick(seed, -1, MOST / 2);
+        p->window_right = pick(seed, -1, MOST / 2);
+    }
+    if (pick(seed, 0, 4) == 0)
+        p->prefix = pick(seed, 1, sk);
+    if (pick(seed, 0, 4) == 0) { /* two runs of queries, each with two runs of keys */
+        const int64_t q = pick(seed, 0, sq);
+        for (int n = 0; n < 2; n++) {
+            const int64_t q0 = n == 0 ? 0 : q, q1 = n == 0 ? q : sq, k = pick(seed, 0, sk);
+            for (int side = 0; side < 2 && q0 < q1; side++) {
+                const rt_slice slice = {q0, q1, side == 0 ? 0 : k, side == 0 ? k : sk,
+                                        (rt_slice_kind)pick(seed, 0, 3)};
+                if (slice.k0 < slice.k1)
+                    x->slices[p->n_slices++] = slice;
+            }
+        }
+        p->slices = x->slices;
+    }
+    if (pick(seed, 0, 4) == 0) {
+        for (int64_t j = 0; j < p->batch * sk; j++)
+            x->key_valid[j] = (uint8_t)(pick(seed, 0, 3) > 0);
+        p->key_valid = x->key_valid;
+    }
+    if (pick(seed, 0, 4) == 0) {
+        for (int64_t i = 0; i < sq * sk; i++)
+            x->dense[i] = (uint8_t)(pick(seed, 0, 2) > 0);
+        p->dense = x->dense;
+    }
 }
 
 static void question_make(uint64_t *seed, question *x)
@@ -46,6 +85,9 @@ static void question_make(uint64_t *seed, question *x)
         x->p.cu_q = x->cu_q;
         x->p.cu_k = sq == sk ? x->cu_q : x->cu_k;
     }
+    mask_make(seed, x);
+    rt_context ctx = {0};
+    t_assert_ok(&ctx, rt_problem_check(&ctx, &x->p));
 }
 
 static void fill(t_tensors *t, uint64_t seed)
@@ -62,18 +104,6 @@ static void fill(t_tensors *t, uint64_t seed)
 
 /* ---- a layout and a plan ----------------------------------------------------------------------------- */
 
-static void layout_make(uint64_t *seed, const rt_problem *p, int32_t ranks, rt_layout *l)
-{
-    rt_context ctx = {0};
-    const t_how random = {RT_LAYOUT_POSITIONS, ranks, NULL, 0};
-    const int64_t kind = pick(seed, 0, 3);
-    if (kind == 3)
-        t_assert_ok(&ctx, t_layout_create(&ctx, p, &random, l));
-    else
-        t_assert_ok(&ctx, rt_layout_create(&ctx, p, (rt_layout_kind)kind, (rt_remainder)pick(seed, 0, 2),
-                                           ranks, l));
-}
-
 static int64_t divisor(uint64_t *seed, int64_t n)
 {
     int64_t d = pick(seed, 1, n);
@@ -82,7 +112,7 @@ static int64_t divisor(uint64_t *seed, int64_t n)
     return d;
 }
 
-enum { VALUE = 84 }; /* a grid of 9 x 9 digits fits */
+enum { NAME = 96, VALUE = 84 }; /* a grid of 9 x 9 digits fits */
 
 /* One of the values that the table allows: "a | b | c", "a divisor of P", "a divisor of P/u", "1 .. Hkv", .. */
 static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, int64_t ranks, int64_t *u,
@@ -91,6 +121,11 @@ static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, 
     if (strcmp(values, "ROW/ROW/.. | @FILE") == 0) { /* every tile, whether or not the mask needs it */
         memset(value, '1', (size_t)(ranks * ranks));
         value[ranks * ranks] = '\0';
+        return;
+    }
+    if (strcmp(values, "0/64/96..") == 0) { /* where chunks begin */
+        (void)snprintf(value, VALUE, "0/%lld",
+                       (long long)(p->seqlen_k > 1 ? pick(seed, 1, p->seqlen_k - 1) : 1));
         return;
     }
     if (strstr(values, " | ") != NULL) {
@@ -115,29 +150,52 @@ static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, 
         n = pick(seed, 1, ranks);
     else if (strcmp(values, "1 .. P - 1") == 0)
         n = pick(seed, 1, ranks > 1 ? ranks - 1 : 1);
-    else if (strcmp(values, "0 ..") == 0)
-        n = pick(seed, 0, 5);
+    else if (strcmp(values, "0 ..") == 0 || strcmp(values, "1 ..") == 0)
+        n = pick(seed, values[0] - '0', 5);
     else
         fail_msg("the sweep cannot read the values \"%s\"", values);
     (void)snprintf(value, VALUE, "%lld", (long long)n);
 }
 
-/* Variant 0 has no parameters; the others a random value for some of them. */
-static void name_make(uint64_t *seed, const rt_planner *x, const rt_problem *p, int32_t ranks, int variant,
-                      char name[96])
+/* A name with random values for some of its parameters; `plain`: with none. */
+static void name_make(uint64_t *seed, const char *base, const rt_parameter *parameters, const rt_problem *p,
+                      int32_t ranks, bool plain, char name[NAME])
 {
     int64_t u = 1;
-    (void)snprintf(name, 96, "%s", x->name);
-    for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL && variant > 0;
-         each++) {
+    (void)snprintf(name, NAME, "%s", base);
+    for (const rt_parameter *each = parameters; each != NULL && each->key != NULL && !plain; each++) {
         char value[VALUE];
         const bool divides = strncmp(each->values, "a divisor", 9) == 0; /* later ones depend on it */
         if (!divides && pick(seed, 0, 2) == 0)
             continue;
         value_pick(seed, each->values, p, ranks, &u, value);
         const size_t used = strlen(name);
-        (void)snprintf(name + used, 96 - used, "%s%s=%s", strchr(name, ':') == NULL ? ":" : ",", each->key,
-                       value);
+        (void)snprintf(name + used, NAME - used, "%s%s=%s", strchr(name, ':') == NULL ? ":" : ",",
+                       each->key, value);
+    }
+}
+
+/* One of the named layouts, or a list of random positions. */
+static void layout_make(uint64_t *seed, const rt_problem *p, int32_t ranks, rt_layout *l)
+{
+    int64_t n = 0;
+    while (rt_layout_listed(n) != NULL)
+        n++;
+    for (;;) {
+        rt_context ctx = {0};
+        char name[NAME];
+        const rt_layout_info *x = rt_layout_listed(pick(seed, 0, n - 1));
+        if (strcmp(x->name, "positions") == 0) {
+            const t_how how = {RT_LAYOUT_POSITIONS, ranks, NULL, 0};
+            t_assert_ok(&ctx, t_layout_create(&ctx, p, &how, l));
+            return;
+        }
+        name_make(seed, x->name, x->parameters, p, ranks, pick(seed, 0, 1) == 0, name);
+        const rt_layout_options o = {.name = name, .remainder = (rt_remainder)pick(seed, 0, 2)};
+        const rt_status st = rt_layout_make(&ctx, p, &o, ranks, l);
+        if (st == RT_OK)
+            return;
+        t_assert_status(&ctx, st, RT_ERR_ARG); /* values that do not go together */
     }
 }
 
@@ -198,7 +256,7 @@ static bool plan_agrees(const char *name, const rt_layout *l, t_tensors *t, cons
 {
     rt_plan plan;
     rt_context ctx = {0};
-    char text[200] = "";
+    char text[200] = "", mask[RT_MASK_TEXT];
     const rt_status made = rt_plan_create(&ctx, name, t->p, l, &plan);
     if (made == RT_ERR_ARG && strchr(name, ':') != NULL)
         return false;
@@ -209,9 +267,9 @@ static bool plan_agrees(const char *name, const rt_layout *l, t_tensors *t, cons
     uint64_t bad = ok ? 0 : 1;
     if (!ok)
         print_error("plan %s over %s, P = %d, %lldx%lld, heads %lld/%lld, %s, %lld documents: %s%s\n", name,
-                    rt_layout_name(l->kind), (int)l->ranks, (long long)t->p->seqlen_q,
-                    (long long)t->p->seqlen_k, (long long)t->p->heads_q, (long long)t->p->heads_kv,
-                    rt_mask_name(t->p->mask), (long long)t->p->documents, ctx.message, text);
+                    l->name, (int)l->ranks, (long long)t->p->seqlen_q, (long long)t->p->seqlen_k,
+                    (long long)t->p->heads_q, (long long)t->p->heads_kv, rt_mask_text(mask, t->p),
+                    (long long)t->p->documents, ctx.message, text);
     t_assert_ok(&ctx, rt_comm_sum_words(&ctx, job, &bad,
                                         1)); /* all assert together: nobody waits for one that left */
     if (bad > 0)
@@ -240,10 +298,10 @@ static void question_answer(uint64_t *seed, const question *x)
     const int32_t ranks = (int32_t)pick(seed, size, 9);
     for (const rt_planner *each = rt_planners(); each->name != NULL; each++)
         for (int variant = 0; variant <= (each->parameters != NULL ? VARIANTS : 0); variant++) {
-            char name[96];
+            char name[NAME];
             layout_make(seed, &x->p, ranks, &l);
             do
-                name_make(seed, each, &x->p, ranks, variant, name);
+                name_make(seed, each->name, each->parameters, &x->p, ranks, variant == 0, name);
             while (!plan_agrees(name, &l, &t, &want));
             rt_layout_reset(&l);
         }
@@ -268,6 +326,105 @@ static void every_plan_gives_the_same_bits(void **state)
         print_message("%lld runs\n", (long long)runs);
 }
 
+/* ---- the proof --------------------------------------------------------------------------------------- */
+
+/* One number of one tile, move or step of a plan, changed. */
+static void plan_spoil(uint64_t *seed, rt_plan *plan)
+{
+    rt_pass *pass = pick(seed, 0, 1) == 0 ? &plan->forward : &plan->backward;
+    const int32_t by = pick(seed, 0, 1) == 0 ? 1 : -1;
+    if (pick(seed, 0, 1) == 0 && pass->n_tiles > 0) {
+        rt_tile *t = &pass->tiles[pick(seed, 0, pass->n_tiles - 1)],
+                *u = &pass->tiles[pick(seed, 0, pass->n_tiles - 1)];
+        int32_t *const small[] = {&t->rank,   &t->q_buf, &t->kv_buf,  &t->dst_q,
+                                  &t->dst_kv, &t->call,  &t->q.shard, &t->kv.shard};
+        int64_t *const large[] = {&t->q.slot0, &t->q.slot1, &t->kv.slot0, &t->kv.slot1,
+                                  &t->q.head0, &t->q.head1, &t->kv.head0, &t->kv.head1};
+        const int64_t n = pick(seed, 0, 16);
+        if (n < 8)
+            *small[n] += by;
+        else if (n < 16)
+            *large[n - 8] += by;
+        else {
+            const rt_tile swap = *t;
+            *t = *u;
+            *u = swap;
+        }
+    } else if (pass->n_moves > 0) {
+        rt_move *m = &pass->moves[pick(seed, 0, pass->n_moves - 1)],
+                *o = &pass->moves[pick(seed, 0, pass->n_moves - 1)];
+        int32_t *const small[] = {&m->from, &m->to, &m->src_buf, &m->dst_buf, &m->piece.shard};
+        int64_t *const large[] = {&m->piece.slot0, &m->piece.slot1, &m->piece.head0, &m->piece.head1};
+        const int64_t n = pick(seed, 0, 10);
+        if (n < 5)
+            *small[n] += by;
+        else if (n < 9)
+            *large[n - 5] += by;
+        else if (n == 9)
+            m->how = (rt_how)pick(seed, 0, 2);
+        else {
+            const rt_move swap = *m;
+            *m = *o;
+            *o = swap;
+        }
+    }
+}
+
+/* What the verifier lets pass is right: it gives the bits of the sound plan. */
+static void what_the_verifier_accepts_is_right(void **state)
+{
+    (void)state;
+    if (size > 1)
+        skip();
+    const int threads = omp_get_max_threads();
+    int64_t accepted = 0, refused = 0;
+    uint64_t seed = 7;
+    omp_set_num_threads(1);
+    for (int round = 0; round < 40; round++) {
+        question x;
+        t_tensors t, want;
+        question_make(&seed, &x);
+        t_tensors_create(&x.p, &t);
+        t_tensors_create(&x.p, &want);
+        fill(&t, t_random(&seed));
+        t_copy_inputs(&want, &t);
+        const int32_t ranks = (int32_t)pick(&seed, 2, 5);
+        for (const rt_planner *each = rt_planners(); each->name != NULL; each++) {
+            rt_layout l;
+            rt_plan plan;
+            rt_context ctx = {0};
+            char text[200] = "";
+            layout_make(&seed, &x.p, ranks, &l);
+            t_assert_ok(&ctx, rt_plan_create(&ctx, each->name, &x.p, &l, &plan));
+            t_assert_ok(&ctx, run(&ctx, job, &want, &l, &plan));
+            rt_plan_reset(&plan);
+            for (int spoilt = 0; spoilt < 12; spoilt++) {
+                rt_context said = {0};
+                t_assert_ok(&ctx, rt_plan_create(&ctx, each->name, &x.p, &l, &plan));
+                plan_spoil(&seed, &plan);
+                const rt_status st = rt_plan_verify(&said, &plan, &x.p, &l);
+                if (st == RT_OK) {
+                    t_assert_ok(&ctx, run(&ctx, job, &t, &l, &plan));
+                    if (!same(&t, &want, &ctx, text))
+                        fail_msg("%s over %s, P = %d, spoilt and not refused: %s", each->name, l.name,
+                                 (int)ranks, text);
+                    accepted++;
+                } else {
+                    t_assert_status(&said, st, RT_ERR_FORMAT);
+                    refused++;
+                }
+                rt_plan_reset(&plan);
+            }
+            rt_layout_reset(&l);
+        }
+        t_tensors_free(&t);
+        t_tensors_free(&want);
+    }
+    omp_set_num_threads(threads);
+    print_message("%lld refused, %lld harmless\n", (long long)refused, (long long)accepted);
+    assert_true(refused > 1000 && accepted > 50);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -289,6 +446,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_plan_gives_the_same_bits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_plan_gives_the_same_bits),
+                                       cmocka_unit_test(what_the_verifier_accepts_is_right)};
     return cmocka_run_group_tests_name("sweep", tests, setup, teardown);
 }
