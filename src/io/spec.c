@@ -435,7 +435,7 @@ static rt_status read_arithmetic_object(const reader *a, rt_declared *d)
     if (v) {
         double x = json_number_value(v);
         if (!json_is_number(v) || !(x >= 0 && x < 1))
-            return refuse(a, "tanh", v, "a relative accuracy, a number from 0 to below 1");
+            return rt_spec_refuse(a, "tanh", v, "a relative accuracy, a number from 0 to below 1");
         d->tanh_rel = x;
         d->assumed &= ~(uint32_t)RT_DECL_TANH;
     }
