@@ -98,6 +98,7 @@ set(RT_SOURCES
   src/run/exchange.c
   src/run/collective.c
   src/run/run.c
+  src/run/ring_rate.c
   # judge
   src/judge/budget.c
   src/judge/group.c
@@ -143,6 +144,7 @@ set(RT_CLI_SOURCES
   src/cli/bench.c
   src/cli/bench_pass.c
   src/cli/bench_peer.c
+  src/cli/bench_ring.c
   src/show/report.c
   src/show/report_json.c
   src/show/svg.c

@@ -20,6 +20,9 @@ refuse 2 '--peer is compared with f32' "$RINGTRUE" bench --seqlen 8 --heads 1 --
 refuse 2 'mask causal-bottom-right is not one of' "$RINGTRUE" bench --seqlen 8 --heads 1 --mask causal-bottom-right --peer
 refuse 2 'heads 4 is not a multiple of kv_heads 3' "$RINGTRUE" bench --heads 4 --kv-heads 3
 
+refuse 2 'bench --ring needs at least two processes. Hint: mpirun -n 2' "$RINGTRUE" bench --ring
+refuse 2 'bench takes no argument, not in' "$RINGTRUE" bench --ring in
+
 # A peer that is not there, that has no torch, that stops early, and one that answers.
 RINGTRUE_PYTHON=/nonexistent/python3 && export RINGTRUE_PYTHON
 RINGTRUE_PEER=$RT_SOURCE_DIR/validation/peer/sdpa_peer.py && export RINGTRUE_PEER

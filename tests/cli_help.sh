@@ -24,7 +24,7 @@ LC_ALL=C sort -u ./*.flags >all.flags
 for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary table \
     softcap alibi bias sink dropout dropout-seed \
-    forward-only svg trace transport output force quiet help; do
+    forward-only svg trace transport ring output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done
 

@@ -5,6 +5,7 @@
 
 #include "arithmetic/ops.h"
 #include "run/comm.h"
+#include "run/ring_rate.h"
 
 static rt_comm *job; /* of all processes; made once, since MPI starts once */
 static int32_t size, rank;
@@ -246,6 +247,18 @@ static void the_trace_shows_messages_before_tiles(void **state)
     assert_everywhere(ok, "trace");
 }
 
+static void the_rate_of_a_ring_is_measured(void **state)
+{
+    (void)state;
+    rt_context ctx = {0};
+    rt_ring_rate rate = {0};
+    const rt_status st = rt_ring_rate_measure(&ctx, job, 3000, 2, &rate);
+    bool ok = size > 1 ? st == RT_OK : st == RT_ERR_ARG && strstr(ctx.message, "mpirun -n 2") != NULL;
+    if (size > 1)
+        ok = ok && rate.bytes == 3072 && rate.hops >= 16 && rate.plain > 0 && rate.step > 0;
+    assert_everywhere(ok, "ring rate");
+}
+
 static void different_problems_are_refused_by_all(void **state)
 {
     (void)state;
@@ -432,6 +445,7 @@ int main(void)
         cmocka_unit_test(statistics_say_which_way_messages_took),
         cmocka_unit_test(the_trace_shows_messages_before_tiles),
         cmocka_unit_test(scores_have_the_same_gradients_over_processes),
+        cmocka_unit_test(the_rate_of_a_ring_is_measured),
         cmocka_unit_test(different_problems_are_refused_by_all),
         cmocka_unit_test(different_layouts_plans_and_directions_are_refused_by_all),
         cmocka_unit_test(more_processes_than_ranks_is_refused_by_all),

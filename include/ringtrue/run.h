@@ -116,8 +116,9 @@ typedef struct {
     uint64_t
         messages; /**< to other processes: sends, or for a collective operation the processes that got something */
     /** Steps with messages between processes: [0] point to point, [1] MPI_Ialltoallw, [2] MPI_Iallgatherv.  AUTO
-     *  takes a collective operation for a step without tiles in which at least three quarters of all pairs of
-     *  ranks, and of processes, exchange something: allgatherv where each sends the same to all, else alltoallw. */
+     *  takes a collective operation for a step without tiles of three or more ranks in which at least three quarters
+     *  of all pairs of ranks, and of processes, exchange something: allgatherv where each sends the same to all, else
+     *  alltoallw. */
     int64_t steps[3];
     /** of this process's elements; zero unless the arithmetic is exact */
     rt_certificate certificate[RT_RESULT_COUNT];

@@ -237,6 +237,8 @@ static rt_status print_json(rt_context *ctx, const bench *b)
 rt_status rt_cli_bench(rt_cli *c)
 {
     const rt_options *o = c->o;
+    if (o->ring && o->n_arguments == 0)
+        return rt_bench_ring(c);
     if (rt_comm_size(c->comm) > 1)
         return rt_fail(c->ctx, RT_ERR_ARG,
                        "bench runs in one process. Hint: without mpirun; OMP_NUM_THREADS sets the threads");

@@ -43,4 +43,7 @@ rt_status rt_bench_peer_start(rt_context *ctx, const rt_problem *p, int threads,
 rt_status rt_bench_peer_once(rt_context *ctx, rt_bench_peer *x, double *forward, double *both) RT_NODISCARD;
 void rt_bench_peer_stop(rt_bench_peer *x);
 
+/* bench --ring.  Collective. */
+rt_status rt_bench_ring(rt_cli *c) RT_NODISCARD;
+
 #endif

@@ -81,6 +81,7 @@ static const struct {
     {"warmup", 1041, "N", BENCH, "repetitions before them that are not timed (default 1)"},
     {"peer", 1042, NULL, BENCH,
      "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
+    {"ring", 1063, NULL, BENCH, "a ring step of the executor against MPI_Sendrecv; under mpirun -n 2 or more"},
     {"svg", 1060, "FILE", PLAN, "draw the plan: mask by rank, who computes what when, messages as arrows"},
     {"trace", 1061, "FILE", RUN,
      "what happened when, for ui.perfetto.dev: tiles, waits, messages of all processes"},
@@ -108,7 +109,7 @@ static const struct {
     {"diff", "ringtrue diff A B [flags]",
      "Bits and ulps between two files, or two dumps by original position.", DIFF},
     {"info", "ringtrue info DUMP.. [flags]", "What a dump holds, and its spec.", INFO},
-    {"bench", "ringtrue bench [flags]", "Time the arithmetics against the BLAS on this machine.", BENCH},
+    {"bench", "ringtrue bench [flags] | mpirun -n N ringtrue bench --ring", "Time the arithmetics against the BLAS on this machine.", BENCH},
 };
 
 static int verb_bit(const char *verb)
@@ -421,6 +422,9 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return RT_OK;
     case 1061:
         o->trace = v;
+        return RT_OK;
+    case 1063:
+        o->ring = true;
         return RT_OK;
     case 1062:
         return rt_transport_parse(v, &o->transport) ? RT_OK : unknown(ctx, name, v, "auto p2p collective");

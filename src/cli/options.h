@@ -33,7 +33,7 @@ typedef struct {
     rt_truth truth;
     rt_sampling sampling;
     int64_t iters, warmup; /* bench */
-    bool peer;
+    bool peer, ring;
     bool alibi, sink;
     const char *bias; /* a shape */
     double softcap, dropout;

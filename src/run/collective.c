@@ -63,7 +63,7 @@ static rt_status dense(const rt_exchange *x, bool *out)
 {
     const int64_t P = x->plan->ranks, N = rt_comm_size(x->comm);
     *out = false;
-    if (!most_pairs(x->n, P)) /* there are no more pairs than moves */
+    if (P < 3 || !most_pairs(x->n, P)) /* two swap at best; and there are no more pairs than moves */
         return RT_OK;
     bool *ranks = rt_calloc(x->ctx, P, (size_t)P * sizeof *ranks),
          *processes = rt_calloc(x->ctx, N, (size_t)N * sizeof *processes);
@@ -286,7 +286,7 @@ static rt_status all_to_all_prepare(rt_exchange *x)
     }
     for (int64_t i = 0; i < x->n; i++)
         if (rt_exchange_is_local(x, x->moves[i].to) && !rt_exchange_is_local(x, x->moves[i].from))
-            RT_TRY(rt_exchange_take(x, bytes_of(x, &x->moves[i]) / (int64_t)sizeof(double), &x->slab[i]));
+            RT_TRY(rt_exchange_take_for(x, i));
     RT_TRY(rt_exchange_room(x, c->s.rounds));
     int64_t *moves = NULL, *first = NULL;
     rt_status st = buckets(x, &moves, &first);

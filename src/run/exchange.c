@@ -122,6 +122,24 @@ static int64_t bytes_of(const rt_exchange *x, const rt_move *m)
     return rt_piece_doubles(m->payload, &x->shape, &m->piece) * (int64_t)sizeof(double);
 }
 
+/* Memory for what arrives: that of the buffer which it replaces, as long as the buffer has any (nothing reads it in
+ * this step, which is proved); it gets it back when the move lands. */
+rt_status rt_exchange_take_for(rt_exchange *x, int64_t i)
+{
+    const rt_move *m = &x->moves[i];
+    const int64_t doubles = rt_piece_doubles(m->payload, &x->shape, &m->piece);
+    rt_buffer *b = rt_exchange_buffer(x, m->to, m->payload, m->dst_buf);
+    const bool other = !b->held || b->piece.side != m->piece.side || b->piece.shard != m->piece.shard;
+    if (m->how != RT_PUT || b->data == NULL || b->capacity < doubles ||
+        !(other || rt_piece_equal(&b->piece, &m->piece)))
+        return rt_exchange_take(x, doubles, &x->slab[i]);
+    x->slab[i] = (rt_slab){b->data, b->capacity};
+    b->data = NULL;
+    b->capacity = 0;
+    b->held = false;
+    return RT_OK;
+}
+
 /* Point to point: memory for what arrives, and requests. */
 static rt_status single_prepare(rt_exchange *x)
 {
@@ -131,7 +149,7 @@ static rt_status single_prepare(rt_exchange *x)
         if (rt_exchange_is_local(x, m->from) == rt_exchange_is_local(x, m->to))
             continue;
         if (rt_exchange_is_local(x, m->to))
-            RT_TRY(rt_exchange_take(x, bytes_of(x, m) / (int64_t)sizeof(double), &x->slab[i]));
+            RT_TRY(rt_exchange_take_for(x, i));
         posts += bytes_of(x, m) / x->comm->piece + 1;
     }
     return rt_exchange_room(x, posts);

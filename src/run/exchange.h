@@ -92,8 +92,9 @@ void rt_collective_clear(rt_exchange *x);
 
 /* An event of the step in progress, of no rank. */
 rt_event rt_exchange_event(const rt_exchange *x, rt_event_kind kind, double begin, double end);
-/* Used by both: room for so many requests; memory for a slab. */
+/* Used by both: room for so many requests; memory for a slab; for move i, which arrives. */
 rt_status rt_exchange_room(rt_exchange *x, int64_t flights) RT_NODISCARD;
 rt_status rt_exchange_take(rt_exchange *x, int64_t doubles, rt_slab *out) RT_NODISCARD;
+rt_status rt_exchange_take_for(rt_exchange *x, int64_t i) RT_NODISCARD;
 
 #endif

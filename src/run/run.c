@@ -305,7 +305,7 @@ static rt_status timed_tile(run_state *s, const rt_pass *pass, int64_t i, bool b
     rt_event e = rt_exchange_event(&s->x, RT_EVENT_TILE, begin, end);
     e.rank = tile->rank;
     e.index = i;
-    e.pairs = tile->pairs * (tile->q.head1 - tile->q.head0) * s->p->batch;
+    e.pairs = tile->pairs * (tile->q.head1 - tile->q.head0);
     return rt_trace_add(s->ctx, s->x.trace, &e);
 }
 
@@ -413,9 +413,10 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                    .shape = {p, arith}};
     RT_TRY(all_the_same(&s, io->backward, io->transport));
     if (rt_problem_has_scores(p) && !arith->scores)
-        return rt_fail(ctx, RT_ERR_ARG,
-                       "arithmetic %s does not compute alibi, bias, softcap, sinks or dropout. Hint: --arith f64",
-                       arith->name);
+        return rt_fail(
+            ctx, RT_ERR_ARG,
+            "arithmetic %s does not compute alibi, bias, softcap, sinks or dropout. Hint: --arith f64",
+            arith->name);
     if (comm->size > plan->ranks) /* everywhere, since the plans are the same */
         return rt_fail(ctx, RT_ERR_ARG,
                        "%d processes for %d plan ranks: at most as many processes as ranks. Hint: "

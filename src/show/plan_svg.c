@@ -8,8 +8,8 @@ enum { MARGIN = 24, MAP = 330, SIDE = 490 };
 
 static void head(const rt_plan_picture *s, bool verified)
 {
-    char mask[RT_MASK_TEXT];
     const rt_problem *p = s->p;
+    char mask[RT_MASK_TEXT];
     rt_svg_text(s->f, MARGIN, 32, "t", "%s, %s layout, %d rank%s", s->plan->name, s->l->name,
                 (int)s->plan->ranks, s->plan->ranks == 1 ? "" : "s");
     rt_svg_text(s->f, MARGIN, 50, "g",

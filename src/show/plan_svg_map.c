@@ -203,7 +203,7 @@ rt_status rt_picture_map(const rt_plan_picture *s, double x, double y, double si
         for (int64_t g = 0; g < m.drawn; g++) {
             char text[64];
             heads_text(&m, g, text);
-            const double u = x + (double)(g / 2) * (small + 14), v = y + (double)(g % 2) * (small + 26);
+            const double u = x + (double)(g % 2) * (small + 14), v = y + (double)(g / 2) * (small + 26);
             rt_svg_text(s->f, u, v - 3, "", "%s", text);
             draw(&m, m.head[g], u, v, small, CELLS / 2);
         }

@@ -81,12 +81,12 @@ static void chip(const view *v, double x, double y, char what, int32_t a, int32_
         rt_svg_text(v->s->f, x + 13.5, y, "s m", "%c%d-%d", what, (int)a, (int)b);
 }
 
-/* The tiles of rank r as parts of a matrix, to scale: of its one query shard and key shard, or of all shards. */
+/* The tiles of rank r as parts of a matrix, to scale: its query shards from the first to the last, against its
+ * key shards. */
 static void matrix(const view *v, const rt_step *step, int32_t r, double x, double y, double size)
 {
     const work *w = &v->now[r];
-    const bool one = w->q0 == w->q1 && w->kv0 == w->kv1;
-    const double cell = one ? size : size / (double)v->s->plan->ranks;
+    const double high = size / (double)(w->q1 - w->q0 + 1), wide = size / (double)(w->kv1 - w->kv0 + 1);
     const rt_colour c = rt_svg_rank_colour(r, v->s->plan->ranks);
     for (int64_t i = step->tile0; i < step->tile1; i++) {
         const rt_tile *t = &v->pass->tiles[i];
@@ -96,10 +96,10 @@ static void matrix(const view *v, const rt_step *step, int32_t r, double x, doub
                      nk = (double)rt_layout_count(v->s->l, RT_SIDE_KV, t->kv.shard);
         const double rows = (double)(t->q.slot1 - t->q.slot0),
                      columns = (double)(t->kv.slot1 - t->kv.slot0);
-        rt_svg_rect(v->s->f, x + cell * ((one ? 0 : (double)t->kv.shard) + (double)t->kv.slot0 / nk),
-                    y + cell * ((one ? 0 : (double)t->q.shard) + (double)t->q.slot0 / nq),
-                    cell * columns / nk, cell * rows / nq, c.text,
-                    0.3 + 0.7 * (double)t->pairs / (rows * columns));
+        rt_svg_rect(v->s->f, x + wide * ((double)(t->kv.shard - w->kv0) + (double)t->kv.slot0 / nk),
+                    y + high * ((double)(t->q.shard - w->q0) + (double)t->q.slot0 / nq),
+                    wide * columns / nk, high * rows / nq, c.text,
+                    0.3 + 0.7 * (double)t->pairs / (rows * columns * (double)v->s->p->batch));
     }
     rt_svg_frame(v->s->f, x, y, size, size, false);
 }
@@ -198,7 +198,7 @@ static rt_status messages(const view *v, const rt_step *step, double x)
                         rt_payload_name((rt_payload)y));
             fprintf(f, "</g>");
         }
-    const double opacity = arrows > 3 * (int64_t)P ? 0.4 : 1;
+    const double opacity = arrows > 5 * (int64_t)P ? 0.4 : 1;
     for (int64_t i = step->move0; i < step->move1; i++) {
         const rt_move *m = &v->pass->moves[i];
         int64_t *last = &seen[(int64_t)m->payload * P + m->from];
