@@ -15,6 +15,10 @@ static const char *const variants[] = {"ring:backward=own-last",
                                        "ulysses:heads=pad",
                                        "hybrid:ulysses=2,order=ring-low,backward=own-last",
                                        "hybrid:ulysses=2,window=2",
+                                       "groupcast:stages=2",
+                                       "decode:join=ag-rs",
+                                       "decode:join=a2a",
+                                       "prefill:pass=pass-kv",
                                        NULL};
 
 typedef struct {
@@ -210,7 +214,7 @@ static void move_dropped(const bed *b, const rt_pass *pass, int backward)
             REFUSED(&x, "without move", i, "reads stale data");
         else
             REFUSED(&x, "without move", i, "never came home", "not complete at home", "was not moved away",
-                    "on the wrong piece");
+                    "on the wrong piece", "over contributions that are already there");
     }
 }
 
@@ -221,7 +225,7 @@ static void move_cut(const bed *b, const rt_pass *pass, int backward)
         spoilt x = spoil(b, backward);
         pass_of(&x)->moves[i].piece.slot0 += 4;
         REFUSED(&x, "half of move", i, "only some of these rows", "never came home", "not complete at home",
-                "was not moved away", "on the wrong piece");
+                "over contributions that are already there", "was not moved away", "on the wrong piece");
     }
 }
 
