@@ -83,8 +83,10 @@ set(RT_SOURCES
   src/arithmetic/exact_forward.c
   src/arithmetic/exact_backward.c
   src/arithmetic/exact_decide.c
+  src/arithmetic/exact_score.c
   src/arithmetic/exact_finish.c
   src/arithmetic/exact_mpfr.c
+  src/arithmetic/exact_mpfr_score.c
   src/arithmetic/exact_mpfr_lead.c
   src/arithmetic/exact_mpfr_gradient.c
   src/arithmetic/exact_kernels_plain.c

@@ -179,7 +179,7 @@ static void exact_is_the_same_for_every_plan(void **state)
         inputs_make(&p, 300 + (uint64_t)turn, RT_BF16, &first);
         t_tensors_create(&p, &again);
         t_copy_inputs(&again, &first);
-        double *want[RT_TENSOR_COUNT] = {NULL};
+        double *want[RT_RESULT_COUNT] = {NULL};
         for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
             want[t] = calloc((size_t)(t_rows(&p, (rt_tensor_id)t) * t_width(&p, (rt_tensor_id)t)),
                              sizeof(double));

@@ -9,7 +9,9 @@
  *
  *  STATE  acc_hi[Dv] acc_lo[Dv] e_acc[Dv] m l_hi l_lo e_l   errors absolute
  *  DO     dout[Dv] L_hi L_lo e_L delta_hi delta_lo e_delta  L = m + ln l: P = exp(alpha s - L); e_L its absolute error
- *  DQ     hi[D] lo[D] e[D]                                  before the factor scale
+ *  DQ     hi[D] lo[D] e[D]                                  before the factor scale; where dBias is a result also
+ *         b_hi[Sk] b_lo[Sk] b_e[Sk]
+ *         (delta and all gradients before the division by keep, with dropout)
  *  DKV    k_hi[D] k_lo[D] k_e[D] v_hi[Dv] v_lo[Dv] v_e[Dv]  dK before the factor scale
  */
 #ifndef RT_ARITHMETIC_EXACT_H
@@ -74,23 +76,56 @@ double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int6
                       const double *a2, int64_t lda, const rt_slices *b, int64_t b0, const double *b_scaled,
                       bool rounded, double *big, double *small, double *more);
 
+/* What joins and bends the scores: s = alpha q.k + alibi + bias, then softcap.  A row's (hi, lo) become these, in natural units. */
+typedef struct {
+    const rt_problem *p;
+    bool any;   /* alibi, bias or softcap */
+    bool hides; /* a bias of -infinity may hide a pair */
+    bool drops;
+    rt_dd inverse; /* 1 / softcap */
+} rt_exact_bend;
+void rt_exact_bend_init(const rt_problem *p, rt_exact_bend *x);
+/* The visible keys of n (vis: NULL, all) without those that the bias of row i hides; store: n. */
+const double *rt_exact_hide(const rt_exact_bend *x, int64_t b, int64_t h, int64_t i, const int64_t *k_pos,
+                            int64_t n, const double *vis, double *store);
+static inline bool rt_exact_hidden(const rt_exact_bend *x, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    return x->hides && rt_is_minus_inf(rt_score_bias(x->p, b, h, i, j));
+}
+/* (hi, lo), q.k with an error of err_s, become the scores; returns the bound of their error.  add: scratch, 3 n; slope: NULL, or 2 n for
+ * 1 - tanh^2 (hi, lo), whose relative error is below *slope_error (with softcap only).  *far is set for a row that is out of range. */
+double rt_exact_bend_row(const rt_exact_bend *x, const rt_exact_kernels *f, int64_t b, int64_t h, int64_t i,
+                         const int64_t *k_pos, int64_t n, rt_dd alpha, double alpha_error, double err_s,
+                         const double *vis, double *hi, double *lo, double *add, double *slope,
+                         double *slope_error, bool *far);
+/* keep[k], and 0 in both rows where a key is dropped. */
+void rt_exact_drop(const rt_exact_bend *x, int64_t b, int64_t h, int64_t i, const int64_t *k_pos, int64_t n,
+                   uint8_t *keep, double *a, double *c);
+/* 1 - dropout, by which O, the gradients and delta are divided in the last step: until then they are in units of 1 / keep. */
+rt_dd rt_exact_keep(const rt_problem *p);
+/* to <- a row's state with the sink of head h joined; store: 2 (3 Dv + 4). */
+void rt_exact_sink(const rt_problem *p, int64_t h, const double *const state[RT_EXACT_STATE], double *store,
+                   double *to[RT_EXACT_STATE]);
+
 /* What the backward of a tile reads and adds to, beyond the forward's. */
 typedef struct {
     const rt_part *q, *k, *v;
     const rt_part *row; /* DO: RT_EXACT_DO parts */
     /* RT_EXACT_DQ, RT_EXACT_DKV parts; either may be NULL: not wanted (then for finite inputs only) */
     const rt_part *dq, *dkv;
+    const rt_part *dbias; /* NULL, or three parts of DQ */
     bool fresh_q, fresh_kv;
 } rt_exact_grads;
 
-rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos,
-                                 int64_t n_kv, const int64_t *k_pos, int64_t head0, int64_t head1,
-                                 const rt_exact_grads *x, rt_gemm_fn gemm, int64_t counts[2],
+/* Tiles; b0: the batch of the problem that the parts' first stands for. */
+rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t b0, int64_t n_q,
+                                 const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos, int64_t head0,
+                                 int64_t head1, const rt_exact_grads *x, rt_gemm_fn gemm, int64_t counts[2],
                                  void (*poke)(void *), void *poke_arg) RT_NODISCARD;
 
-rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos,
-                                int64_t n_kv, const int64_t *k_pos, int64_t head0, int64_t head1,
-                                const rt_part *q, const rt_part *k, const rt_part *v,
+rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t b0, int64_t n_q,
+                                const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos, int64_t head0,
+                                int64_t head1, const rt_part *q, const rt_part *k, const rt_part *v,
                                 const rt_part state[RT_EXACT_STATE], bool fresh, rt_gemm_fn gemm,
                                 int64_t counts[2], void (*poke)(void *), void *poke_arg) RT_NODISCARD;
 
@@ -116,7 +151,7 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
                                rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse,
                                double *out, double *lse, rt_certificate *cert) RT_NODISCARD;
 
-/* Elements (todo[d]) of one row of dq, or of dk or dv, by MPFR up to a cap of precision and of work; what is still open keeps todo. */
+/* Elements (todo[d]) of one row of a gradient, by MPFR up to a cap of precision and of work; what is still open keeps todo. */
 rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b,
                                     int64_t head, int64_t pos, rt_dtype format, bool *todo, double *out,
                                     rt_certificate *cert) RT_NODISCARD;
@@ -124,13 +159,18 @@ rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, r
 /* The last step of a row: O and L rounded once to their formats, certain or not; with row (DO parts from 1 on filled, row[0] holds dO) what
  * the backward needs.  resolve NULL: nothing is computed again, an open element counts as undecided. */
 /* open: NULL, or what stays open: of out, of lse, the largest error bound of an undecided element; 0 where none is, infinity where there is no
- * value at all. */
+ * value at all.  near: NULL, or Dv: the double next to each element, where the row's m is finite. */
 rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
                               int64_t b, int64_t h, int64_t pos, const double *const state[RT_EXACT_STATE],
                               rt_dtype format, rt_dtype lse_format, double *out, double *lse,
                               double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT],
-                              double open[2]) RT_NODISCARD;
-/* The same for a row of dq, dk or dv: value, error. */
+                              double open[2], double *near) RT_NODISCARD;
+/* Elements of a row of dq, dk, dv, dbias (b, head, pos: of the bias's own shape) or dsink (head). */
+static inline int64_t rt_exact_width(const rt_problem *p, rt_tensor_id t)
+{
+    return t == RT_DSINK ? 1 : t == RT_DBIAS ? p->seqlen_k : t == RT_DV ? p->dim_v : p->dim;
+}
+/* The same for a row of these: value, error. */
 rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
                                    rt_tensor_id t, int64_t b, int64_t head, int64_t pos, const double *hi,
                                    const double *lo, const double *error, rt_dtype format, double *out,

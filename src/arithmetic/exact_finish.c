@@ -17,11 +17,12 @@ static void all_nan(double *x, int64_t n)
         x[d] = RT_NAN;
 }
 
-rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
-                              int64_t b, int64_t h, int64_t pos, const double *const state[RT_EXACT_STATE],
-                              rt_dtype format, rt_dtype lse_format, double *out, double *lse,
-                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT],
-                              double open[2])
+/* The sink, if there is one, is part of the state, or the state is empty. */
+static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve, int64_t b,
+                            int64_t h, int64_t pos, const double *const state[RT_EXACT_STATE],
+                            rt_dtype format, rt_dtype lse_format, double *out, double *lse,
+                            double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT],
+                            double open[2], double *near)
 {
     double unused[2];
     open = open != NULL ? open : unused;
@@ -56,14 +57,16 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
             memset(out, 0, (size_t)Dv * sizeof *out);
         else
             all_nan(out, Dv);
-        *lse = empty ? -RT_INF : RT_NAN;
+        const double L = !empty ? RT_NAN : p->sink != NULL ? p->sink[h] : -RT_INF;
+        *lse = isfinite(L) ? rt_round_to(lse_format, L) + 0.0 : L;
         cert[RT_OUT].exact_case += Dv;
         cert[RT_LSE].exact_case++;
         for (int k = 1; row != NULL && k < RT_EXACT_DO; k++)
-            *row[k] = k == 1 ? *lse : empty ? 0 : RT_NAN;
+            *row[k] = k == 1 ? L : empty ? 0 : RT_NAN;
         return RT_OK;
     }
     const double e_l = *state[6] / l.hi;
+    const rt_dd keep = rt_exact_keep(p);
     rt_dd delta = {0, 0};
     double e_delta = 0, mass = 0, top = 0;
     bool any = false, todo_lse = false, far = false, nan = false;
@@ -73,9 +76,10 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
         return RT_ERR_NOMEM;
     for (int64_t d = 0; d < Dv; d++)
         top = fabs(state[0][d]) / l.hi > top ? fabs(state[0][d]) / l.hi : top;
+    top /= keep.hi;
     for (int64_t d = 0; d < Dv; d++) {
-        const rt_dd o = rt_dd_div((rt_dd){state[0][d], state[1][d]}, l);
-        const double r = (state[2][d] / l.hi + fabs(o.hi) * e_l) * (1 + 0x1p-30) + 0x1p-98 * fabs(o.hi);
+        rt_dd o = rt_dd_div((rt_dd){state[0][d], state[1][d]}, l);
+        double r = (state[2][d] / l.hi + fabs(o.hi) * e_l) * (1 + 0x1p-30) + 0x1p-98 * fabs(o.hi);
         if (row != NULL) {
             delta = rt_dd_add(delta, rt_dd_mul_d(o, row[0][d]));
             e_delta += fabs(row[0][d]) * r;
@@ -83,6 +87,12 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
             far = far || (fabs(row[0][d]) > RT_EXACT_RANGE && isfinite(row[0][d]));
         }
         nan = nan || isnan(o.hi);
+        if (p->dropout > 0) { /* delta stays in units of 1 / keep */
+            o = rt_dd_div(o, keep);
+            r = r / keep.hi * (1 + 0x1p-30) + 0x1p-98 * fabs(o.hi);
+        }
+        if (near != NULL)
+            near[d] = o.hi;
         if (isnan(o.hi)) { /* a NaN or an infinity in a visible v */
             out[d] = RT_NAN;
             cert[RT_OUT].exact_case++;
@@ -129,6 +139,28 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     return st;
 }
 
+rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
+                              int64_t b, int64_t h, int64_t pos, const double *const state[RT_EXACT_STATE],
+                              rt_dtype format, rt_dtype lse_format, double *out, double *lse,
+                              double *const row[RT_EXACT_DO], rt_certificate cert[RT_TENSOR_COUNT],
+                              double open[2], double *near)
+{
+    if (p->sink == NULL || !(*state[3] <= DBL_MAX) || rt_is_minus_inf(*state[3]))
+        return finish_row(ctx, p, resolve, b, h, pos, state, format, lse_format, out, lse, row, cert, open,
+                          near);
+    double *to[RT_EXACT_STATE], *store = rt_alloc(ctx, 2 * (3 * p->dim_v + 4), sizeof *store);
+    if (store == NULL)
+        return RT_ERR_NOMEM;
+    rt_exact_sink(p, h, state, store, to);
+    const double *joined[RT_EXACT_STATE];
+    for (int k = 0; k < RT_EXACT_STATE; k++)
+        joined[k] = to[k];
+    const rt_status st =
+        finish_row(ctx, p, resolve, b, h, pos, joined, format, lse_format, out, lse, row, cert, open, near);
+    rt_free(store);
+    return st;
+}
+
 rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
                                    rt_tensor_id t, int64_t b, int64_t head, int64_t pos, const double *hi,
                                    const double *lo, const double *error, rt_dtype format, double *out,
@@ -137,9 +169,13 @@ rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const r
     double unused;
     open = open != NULL ? open : &unused;
     *open = 0;
-    const int64_t n = t == RT_DV ? p->dim_v : p->dim;
+    const int64_t n = rt_exact_width(p, t);
     double alpha_error = 0, top = 0;
-    const rt_dd alpha = t == RT_DV ? (rt_dd){1, 0} : rt_exact_scale(p, &alpha_error);
+    rt_dd alpha = {1, 0};
+    if (t == RT_DQ || t == RT_DK)
+        alpha = rt_exact_scale(p, &alpha_error);
+    if (p->dropout > 0)
+        alpha = rt_dd_div(alpha, rt_exact_keep(p));
     bool *todo = rt_calloc(ctx, n, sizeof *todo), any = false;
     double widest = 0;
     if (todo == NULL)

@@ -20,6 +20,8 @@ typedef struct {
     double *q_clean, *unit;     /* (Q, D); Dv: c_d 2^-25 */
     double *acc;                /* (3, Q, Dv): hi, lo, error */
     double *v_top;              /* Dv: 2^G of a column */
+    double *add;                /* 3 K: what joins the scores of a row */
+    uint8_t keep[Q * K];        /* dropout: what a row keeps of a block */
     double m[Q], l[2][Q], e_l[Q], rho[Q];
     bool q_bad[Q], q_far[Q], row_nan[Q], row_far[Q];
     rt_checked_gemm gemm;
@@ -29,11 +31,11 @@ typedef struct {
 static rt_status scratch_create(rt_context *ctx, const rt_problem *p, rt_gemm_fn gemm, scratch *w)
 {
     const int64_t D = p->dim, Dv = p->dim_v;
-    const int64_t sizes[] = {Q * K,  Q * K,  Q * K,  Q * K, Q * K, Q * K,      K,  Q * K,           Q * K,
-                             Q * Dv, Q * Dv, Q * Dv, Q * D, Dv,    3 * Q * Dv, Dv, 9 * RT_CHECK_MAX};
-    double **const at[] = {&w->s.s[0],  &w->s.s[1], &w->s.s[2], &w->s.hi,  &w->s.lo,     &w->s.extra,
-                           &w->s.vis,   &w->p1,     &w->p2,     &w->big,   &w->small,    &w->more,
-                           &w->q_clean, &w->unit,   &w->acc,    &w->v_top, &w->gemm.sums};
+    const int64_t sizes[] = {Q * K,  Q * K,  Q * K,  Q * K, Q * K, Q * K,      K,  Q * K, Q * K,
+                             Q * Dv, Q * Dv, Q * Dv, Q * D, Dv,    3 * Q * Dv, Dv, 3 * K, 9 * RT_CHECK_MAX};
+    double **const at[] = {&w->s.s[0],  &w->s.s[1], &w->s.s[2], &w->s.hi,  &w->s.lo,  &w->s.extra,
+                           &w->s.vis,   &w->p1,     &w->p2,     &w->big,   &w->small, &w->more,
+                           &w->q_clean, &w->unit,   &w->acc,    &w->v_top, &w->add,   &w->gemm.sums};
     memset(w, 0, sizeof *w);
     w->store = rt_carve(ctx, (int)(sizeof sizes / sizeof sizes[0]), sizes, at);
     if (w->store == NULL)
@@ -57,6 +59,9 @@ typedef struct {
     double alpha_error;
     bool simple_scale; /* a power of two */
     bool far_scale;    /* out of range */
+    rt_exact_bend bend;
+    const int64_t *q_pos, *k_pos;
+    int64_t b0; /* of the problem, where b is 0 */
     int64_t b, g;
     const rt_part *q, *v_raw, *state;
     bool fresh;
@@ -118,23 +123,35 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
         q_top = w->q.scale[i] * unit_q > q_top ? w->q.scale[i] * unit_q : q_top;
     }
     memset(w->acc, 0, (size_t)(3 * Q * Dv) * sizeof(double));
-    const double alpha[2] = {j->alpha.hi, j->alpha.lo}, a = fabs(j->alpha.hi);
+    /* bent scores are in natural units */
+    const bool bent = j->bend.any;
+    const rt_dd unit_scale = bent ? (rt_dd){1, 0} : j->alpha;
+    const double alpha[2] = {unit_scale.hi, unit_scale.lo}, a = fabs(alpha[0]),
+                 alpha_error = bent ? 0 : j->alpha_error;
+    const bool simple_scale = j->simple_scale && !bent;
 
     for (int64_t kb = 0; kb < j->blocks->n_kb; kb++) {
-        const rt_block_class cls = rt_blocks_classify(j->blocks, j->b, qb, kb);
+        const rt_block_class cls = rt_blocks_classify(j->blocks, j->b0 + j->b, qb, kb);
         if (cls == RT_BLOCK_EMPTY)
             continue;
         const int64_t key0 = kb * K, nk = rt_min64(K, j->keys->n - key0);
-        const double err_s = rt_exact_products(&w->gemm, j->f, &w->q, nq, &j->keys->k, key0, nk,
-                                               j->keys->clean, w->q_clean, &w->s);
+        const double err_products = rt_exact_products(&w->gemm, j->f, &w->q, nq, &j->keys->k, key0, nk,
+                                                      j->keys->clean, w->q_clean, &w->s);
         bool rounded = false; /* some weight of the block is not 0 or 1 */
         for (int64_t i = 0; i < nq; i++) {
             double *hi = w->s.hi + i * K, *lo = w->s.lo + i * K, top = -RT_INF, low = RT_INF;
             const double *vis = NULL;
             if (cls == RT_BLOCK_PARTIAL) {
-                rt_blocks_vis(j->blocks, j->b, row0 + i, key0, nk, w->s.vis);
+                rt_blocks_vis(j->blocks, j->b0 + j->b, row0 + i, key0, nk, w->s.vis);
                 vis = w->s.vis;
             }
+            vis = rt_exact_hide(&j->bend, j->b0 + j->b, h, j->q_pos[row0 + i], j->k_pos + key0, nk, vis,
+                                w->s.vis);
+            double err_s = err_products;
+            if (bent)
+                err_s = rt_exact_bend_row(&j->bend, j->f, j->b0 + j->b, h, j->q_pos[row0 + i],
+                                          j->k_pos + key0, nk, j->alpha, j->alpha_error, err_products, vis,
+                                          hi, lo, w->add, NULL, NULL, &w->row_far[i]);
             for (int64_t x = 0; x < nk; x++) {
                 const double y = vis == NULL || vis[x] > 0 ? hi[x] * alpha[0] : -RT_INF;
                 top = y > top ? y : top;
@@ -145,6 +162,8 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
                 memset(w->p2 + i * K, 0, (size_t)nk * sizeof(double));
                 continue;
             }
+            if (bent && low < top - 1000) /* below, a weight is 0 */
+                low = top - 1000;
             if (!(fabs(top) < RT_EXACT_TOP))
                 w->row_far[i] = true;
             if (top > w->m[i]) {
@@ -156,18 +175,21 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
             double sums[2] = {0, 0};
             const double shift[2] = {w->m[i], 0};
             j->f->probabilities(nk, hi, lo, alpha, shift, vis, w->p1 + i * K, w->p2 + i * K, sums);
+            if (j->bend.drops)
+                rt_exact_drop(&j->bend, j->b0 + j->b, h, j->q_pos[row0 + i], j->k_pos + key0, nk,
+                              w->keep + i * K, w->p1 + i * K, w->p2 + i * K);
             rt_dd l = rt_dd_add((rt_dd){w->l[0][i], w->l[1][i]},
                                 rt_two_sum(sums[0] * 0x1p-25, sums[1] * 0x1p-25));
             w->l[0][i] = l.hi;
             w->l[1][i] = l.lo;
             /* the exponent's error: of the scores, of alpha, of double-double on numbers as large as |y| and |m| */
             const double size = fabs(top) > fabs(low) ? fabs(top) : fabs(low);
-            if (j->simple_scale && !(err_s > 0) && trivial(hi, lo, vis, nk, alpha[0], w->m[i])) {
+            if (simple_scale && !(err_s > 0) && trivial(hi, lo, vis, nk, alpha[0], w->m[i])) {
                 w->e_l[i] += (double)nk * RT_EXACT_FLOOR; /* weights 1 and 0 */
                 continue;
             }
             const double rho =
-                a * err_s + j->alpha_error * size + 0x1p-100 * (size + fabs(w->m[i])) + RT_DD_EXP_ERROR;
+                a * err_s + alpha_error * size + 0x1p-100 * (size + fabs(w->m[i])) + RT_DD_EXP_ERROR;
             w->rho[i] = rho > w->rho[i] ? rho : w->rho[i];
             w->e_l[i] += 0x1p-78 * (double)nk * (double)nk + (double)nk * RT_EXACT_FLOOR + 0x1p-100 * l.hi;
             rounded = true;
@@ -186,12 +208,15 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
         if (any_q || j->keys->any_bad || j->far_scale)
             for (int64_t i = 0; i < nq; i++)
                 for (int64_t x = 0; x < nk; x++) {
-                    if (!rt_blocks_visible(j->blocks, j->b, row0 + i, key0 + x))
+                    if (!rt_blocks_visible(j->blocks, j->b0 + j->b, row0 + i, key0 + x) ||
+                        rt_exact_hidden(&j->bend, j->b0 + j->b, h, j->q_pos[row0 + i], j->k_pos[key0 + x]))
                         continue;
                     if (w->q_bad[i] || j->keys->k_bad[key0 + x])
                         w->row_nan[i] = true;
                     if (w->q_far[i] || j->keys->k_far[key0 + x] || j->keys->v_far[key0 + x] || j->far_scale)
                         w->row_far[i] = true;
+                    if (j->bend.drops && !w->keep[i * K + x])
+                        continue;
                     const double *raw = rt_part_at(j->v_raw, j->b, j->g, key0 + x);
                     for (int64_t d = 0; d < Dv && j->keys->v_bad[key0 + x]; d++)
                         if (!isfinite(raw[d]))
@@ -233,9 +258,9 @@ static void block(const job *j, int64_t h, int64_t qb, scratch *w)
     }
 }
 
-rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_q, const int64_t *q_pos,
-                                int64_t n_kv, const int64_t *k_pos, int64_t head0, int64_t head1,
-                                const rt_part *q, const rt_part *k, const rt_part *v,
+rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t b0, int64_t n_q,
+                                const int64_t *q_pos, int64_t n_kv, const int64_t *k_pos, int64_t head0,
+                                int64_t head1, const rt_part *q, const rt_part *k, const rt_part *v,
                                 const rt_part state[RT_EXACT_STATE], bool fresh, rt_gemm_fn gemm,
                                 int64_t counts[2], void (*poke)(void *), void *poke_arg)
 {
@@ -257,7 +282,11 @@ rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t n_
              .q = q,
              .v_raw = v,
              .state = state,
-             .fresh = fresh};
+             .fresh = fresh,
+             .q_pos = q_pos,
+             .k_pos = k_pos,
+             .b0 = b0};
+    rt_exact_bend_init(p, &j.bend);
     j.alpha = rt_exact_scale(p, &j.alpha_error);
     j.far_scale = fabs(j.alpha.hi) > RT_EXACT_RANGE;
     int exponent;

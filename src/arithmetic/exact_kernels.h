@@ -14,6 +14,10 @@ typedef struct {
     double (*scores)(int64_t n, const double *s0, const double *s1, const double *s2, double down,
                      const double *key_scale, double row_scale, const double *extra, const double *vis,
                      double *hi, double *lo);
+    /* (hi, lo) <- y = alpha (hi, lo) + add (NULL: 0), and with cap > 0 then cap tanh(y / cap), inverse = 1 / cap; slope (NULL: not wanted):
+     * 1 - tanh^2, where there is a cap. */
+    void (*bend)(int64_t n, const double alpha[2], const double *add_hi, const double *add_lo, double cap,
+                 const double inverse[2], double *hi, double *lo, double *slope_hi, double *slope_lo);
     /* p = exp(alpha (hi, lo) - shift) vis, cut at 2^-25: p = (p1 + p2) 2^-25, p1 an integer, |p2| <= 0.51.  sums: of p1, of p2. */
     void (*probabilities)(int64_t n, const double *hi, const double *lo, const double alpha[2],
                           const double shift[2], const double *vis, double *p1, double *p2, double sums[2]);

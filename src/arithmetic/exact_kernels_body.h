@@ -1,7 +1,7 @@
 /* The passes of exact_kernels.h, compiled once for each instruction set (RT_W lanes, RT_KERNELS the table's name).
  * A pass works on whole vectors; a row's tail goes through the same operations in a padded vector. */
 #include "arithmetic/exact_kernels.h"
-#include "number/dd_vector.h"
+#include "number/dd_tanh.h"
 
 /* The lanes of a vector that starts at element i of n: all, or the first n - i. */
 static inline rt_v get(const double *p, int64_t i, int64_t n)
@@ -80,6 +80,28 @@ static double scores(int64_t n, const double *s0, const double *s1, const double
         top = rt_v_max(seen, top);
     }
     return lanes_max(top);
+}
+
+static void bend(int64_t n, const double alpha[2], const double *add_hi, const double *add_lo, double cap,
+                 const double inverse[2], double *hi, double *lo, double *slope_hi, double *slope_lo)
+{
+    const rt_vdd a = {rt_v_set(alpha[0]), rt_v_set(alpha[1])}, c = {rt_v_set(cap), rt_v_set(0)},
+                 down = {rt_v_set(inverse[0]), rt_v_set(inverse[1])};
+    for (int64_t i = 0; i < n; i += RT_W) {
+        rt_vdd y = rt_vdd_mul((rt_vdd){get(hi, i, n), get(lo, i, n)}, a);
+        if (add_hi != NULL)
+            y = rt_vdd_add(y, (rt_vdd){get(add_hi, i, n), get(add_lo, i, n)});
+        if (cap > 0) {
+            rt_vdd slope;
+            y = rt_vdd_mul(rt_vdd_tanh(rt_vdd_mul(y, down), &slope), c);
+            if (slope_hi != NULL) {
+                put(slope_hi, i, n, slope.hi);
+                put(slope_lo, i, n, slope.lo);
+            }
+        }
+        put(hi, i, n, y.hi);
+        put(lo, i, n, y.lo);
+    }
 }
 
 static inline rt_vdd weight(int64_t i, int64_t n, const double *hi, const double *lo, const double alpha[2],
@@ -280,5 +302,5 @@ static void sums_abs(int64_t rows, int64_t inner, const double *a, int64_t lda, 
     }
 }
 
-const rt_exact_kernels RT_KERNELS = {scores,     probabilities, weights, gradient,   cut,
-                                     accumulate, sum_rows,      times,   sums_apart, sums_abs};
+const rt_exact_kernels RT_KERNELS = {scores,     bend,     probabilities, weights,    gradient, cut,
+                                     accumulate, sum_rows, times,         sums_apart, sums_abs};

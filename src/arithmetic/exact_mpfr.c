@@ -1,9 +1,11 @@
 /* The last resort of exact: one row, or one element of a gradient, by MPFR.
  *
  * O_d is rational only if in every class of keys with equal scores the mean of v_d is the same number (the exponentials of distinct
- * algebraic exponents are linearly independent over the algebraic numbers, Lindemann-Weierstrass): then O_d is that mean.  L is
- * rational only if one key alone is visible: then L = scale * score.  Everything else is transcendental, so it is no midpoint between two
- * representable numbers and rising precision decides it in the end. */
+ * algebraic exponents are linearly independent over the algebraic numbers, Lindemann-Weierstrass): then O_d is that mean, divided by keep
+ * with dropout, where what is dropped counts as 0.  A sink is a key whose v is 0.  L is rational only if one key alone is visible, or the
+ * sink alone: then L is its score.  Everything else is transcendental, so it is no midpoint between two representable numbers and rising
+ * precision decides it in the end.  (Under a softcap scores are transcendental themselves and no theorem forbids other ties: none is known,
+ * and the precision has an end.) */
 #include "arithmetic/exact_mpfr.h"
 
 #include <stdlib.h>
@@ -15,17 +17,14 @@ void rt_mpfr_row_reset(rt_mpfr_row *r)
 {
     for (int64_t j = 0; j < r->n && r->score != NULL; j++)
         mpfr_clear(r->score[j]);
+    for (int64_t j = 0; j < r->n && r->add != NULL; j++)
+        mpfr_clear(r->add[j]);
+    rt_free(r->add);
     rt_free(r->score);
     rt_free(r->key);
     rt_free(r->v);
     rt_free(r->class_of);
     memset(r, 0, sizeof *r);
-}
-
-static int by_score(const void *a, const void *b)
-{
-    const mpfr_t *const *x = a, *const *y = b;
-    return mpfr_cmp(**x, **y);
 }
 
 /* Exact dot product: products of two doubles fit 106 bits, their sum the given precision (inputs of 32 bits and less: 700). */
@@ -39,52 +38,70 @@ void rt_mpfr_dot(mpfr_t out, mpfr_t term, const double *a, const double *b, int6
     }
 }
 
+/* Whether the pair counts: visible, and not hidden by the bias. */
+static bool sees(const rt_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    return rt_mask_visible(p, b, i, j) &&
+           !(p->bias != NULL && rt_is_minus_inf(rt_score_bias(p, b, h, i, j)));
+}
+
 rt_status rt_mpfr_row_load(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
                            rt_mpfr_row *r)
 {
     const rt_problem *p = s->p;
     const int64_t g = h / (p->heads_q / p->heads_kv), D = p->dim, Dv = p->dim_v;
-    int64_t lo, hi;
+    const bool bends = rt_mpfr_bends(p);
+    int64_t lo, hi, n = 0;
     rt_mask_row(p, pos, &lo, &hi);
     memset(r, 0, sizeof *r);
-    r->n = rt_mask_row_count(p, b, pos, INT64_MAX);
-    r->key = rt_alloc(ctx, r->n, sizeof *r->key);
-    r->v = rt_alloc(ctx, r->n * Dv + 2 * D, sizeof *r->v);
-    r->class_of = rt_alloc(ctx, r->n, sizeof *r->class_of);
-    mpfr_t **order = rt_alloc(ctx, r->n, sizeof *order);
-    mpfr_t *score = rt_alloc(ctx, r->n, sizeof *score);
-    if (r->key == NULL || r->v == NULL || r->class_of == NULL || order == NULL || score == NULL) {
-        rt_free(order);
+    r->p = p;
+    r->head = h;
+    r->key = rt_alloc(ctx, hi - lo + 1, sizeof *r->key);
+    if (r->key == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t j = lo; j < hi; j++)
+        if (sees(p, b, h, pos, j))
+            r->key[n++] = j;
+    if (p->sink != NULL)
+        r->key[n++] = -1;
+    r->v = rt_calloc(ctx, n * Dv + 2 * D, sizeof *r->v);
+    r->class_of = rt_alloc(ctx, n, sizeof *r->class_of);
+    mpfr_t *score = rt_alloc(ctx, n, sizeof *score), *add = bends ? rt_alloc(ctx, n, sizeof *add) : NULL;
+    if (r->v == NULL || r->class_of == NULL || score == NULL || (bends && add == NULL)) {
         rt_free(score);
+        rt_free(add);
         rt_mpfr_row_reset(r);
         return RT_ERR_NOMEM;
     }
+    r->n = n;
     r->score = score;
-    double *q = r->v + r->n * Dv, *k = q + D;
+    r->add = add;
+    double *q = r->v + n * Dv, *k = q + D;
     s->load(s->arg, RT_Q, b, pos, h, q);
     mpfr_t term;
     mpfr_init2(term, 110);
-    for (int64_t j = 0, key = lo; j < r->n; j++, key++) {
-        while (!rt_mask_visible(p, b, pos, key))
-            key++;
-        r->key[j] = key;
-        s->load(s->arg, RT_K, b, key, g, k);
-        s->load(s->arg, RT_V, b, key, g, r->v + j * Dv);
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t key = r->key[j];
         mpfr_init2(score[j], EXACT_BITS);
+        mpfr_set_zero(score[j], 1);
+        if (bends)
+            mpfr_init2(add[j], EXACT_BITS);
+        if (key < 0) {
+            mpfr_set_d(add[j], p->sink[h], MPFR_RNDN);
+            continue;
+        }
+        s->load(s->arg, RT_K, b, key, g, k);
         rt_mpfr_dot(score[j], term, q, k, D);
-        order[j] = &score[j];
+        if (bends)
+            rt_mpfr_added(p, b, h, pos, key, add[j]);
+        if (rt_dropout_keep(p, b, h, pos, key))
+            s->load(s->arg, RT_V, b, key, g, r->v + j * Dv);
     }
     mpfr_clear(term);
-    qsort(order, (size_t)r->n, sizeof *order, by_score);
-    for (int64_t j = 0; j < r->n; j++) {
-        if (j > 0 && mpfr_cmp(*order[j], *order[j - 1]) != 0 &&
-            (p->scale < 0 || p->scale > 0)) /* scale 0: all weigh the same */
-            r->classes++;
-        r->class_of[order[j] - score] = r->classes;
-    }
-    r->classes++;
-    rt_free(order);
-    return RT_OK;
+    const rt_status st = rt_mpfr_classes(ctx, r);
+    if (st != RT_OK)
+        rt_mpfr_row_reset(r);
+    return st;
 }
 
 /* alpha at the precision of x. */
@@ -151,9 +168,11 @@ bool rt_mpfr_decide(rt_dtype format, const mpfr_t x, const mpfr_t r, bool exact,
     return done;
 }
 
-/* O_d as a class mean, if all classes have the same. */
-static bool rational_output(const rt_mpfr_row *r, int64_t d, int64_t Dv, rt_dtype format, double *out)
+/* O_d as a class mean over keep, if all classes have the same. */
+static bool rational_output(const rt_mpfr_row *r, int64_t d, rt_dtype format, double *out)
 {
+    enum { KEEP_BITS = 1200, BITS = EXACT_BITS + 64 };
+    const int64_t Dv = r->p->dim_v;
     mpfr_t *sum = malloc((size_t)r->classes * sizeof *sum);
     int64_t *count = calloc((size_t)r->classes, sizeof *count);
     bool same = sum != NULL && count != NULL, decided = false;
@@ -166,16 +185,21 @@ static bool rational_output(const rt_mpfr_row *r, int64_t d, int64_t Dv, rt_dtyp
             mpfr_add_d(sum[r->class_of[j]], sum[r->class_of[j]], r->v[j * Dv + d], MPFR_RNDN);
             count[r->class_of[j]]++;
         }
-        mpfr_t a, b;
-        mpfr_inits2(EXACT_BITS + 64, a, b, (mpfr_ptr)0);
+        mpfr_t a, b, by;
+        mpfr_inits2(BITS, a, b, (mpfr_ptr)0);
+        mpfr_init2(by, KEEP_BITS);
         for (int64_t c = 1; c < r->classes && same; c++) { /* sum_c / n_c = sum_0 / n_0, exactly */
             mpfr_mul_si(a, sum[c], (long)count[0], MPFR_RNDN);
             mpfr_mul_si(b, sum[0], (long)count[c], MPFR_RNDN);
             same = mpfr_cmp(a, b) == 0;
         }
-        if (same) { /* scale the question instead of the answer: compare sum with n times the midpoints */
-            mpfr_div_si(a, sum[0], (long)count[0], MPFR_RNDN);
-            mpfr_mul_si(b, a, (long)count[0], MPFR_RNDN);
+        if (same) { /* scale the question instead of the answer: compare sum with n keep times the midpoints */
+            mpfr_set_d(by, 1, MPFR_RNDN);
+            mpfr_sub_d(by, by, r->p->dropout, MPFR_RNDN);
+            mpfr_mul_si(by, by, (long)count[0], MPFR_RNDN);
+            mpfr_div(a, sum[0], by, MPFR_RNDN);
+            mpfr_set_prec(b, BITS + KEEP_BITS);
+            mpfr_mul(b, a, by, MPFR_RNDN);
             const bool whole = mpfr_cmp(b, sum[0]) == 0;
             mpfr_set_zero(b, 1);
             if (!whole) { /* a repeating fraction is no midpoint: an error of one unit of 4464 bits */
@@ -185,7 +209,7 @@ static bool rational_output(const rt_mpfr_row *r, int64_t d, int64_t Dv, rt_dtyp
             }
             decided = rt_mpfr_decide(format, a, b, whole, out);
         }
-        mpfr_clears(a, b, (mpfr_ptr)0);
+        mpfr_clears(a, b, by, (mpfr_ptr)0);
         for (int64_t c = 0; c < r->classes; c++)
             mpfr_clear(sum[c]);
     }
@@ -194,30 +218,30 @@ static bool rational_output(const rt_mpfr_row *r, int64_t d, int64_t Dv, rt_dtyp
     return decided;
 }
 
-/* Weights exp(alpha (s - s_max)) at precision w.prec and their sum; returns the largest |alpha s|. */
-double rt_mpfr_weights(const rt_problem *p, const rt_mpfr_row *r, mpfr_t *w, mpfr_t sum, mpfr_t alpha,
-                       mpfr_t shift)
+/* exp(y) is 0 to any precision in use: y is below -1e9, and off by no more than a part of it in 2^60. */
+bool rt_mpfr_vanishes(const rt_mpfr_row *r, const mpfr_t y, double off)
+{
+    const double size = fabs(mpfr_get_d(y, MPFR_RNDN));
+    return size > 1e9 && (r->add == NULL || off * 0x1p-100 < size);
+}
+
+double rt_mpfr_weights(const rt_mpfr_row *r, mpfr_t *w, mpfr_t sum, mpfr_t alpha, mpfr_t shift,
+                       double *shift_size)
 {
     double size = 0;
-    rt_mpfr_scale(alpha, p);
-    int64_t top = 0;
-    for (int64_t j = 1; j < r->n; j++)
-        if (mpfr_cmp(r->score[j], r->score[top]) * (p->scale < 0 ? -1 : 1) > 0)
-            top = j;
-    mpfr_mul(shift, r->score[top], alpha, MPFR_RNDN);
+    const mpfr_prec_t prec = mpfr_get_prec(alpha);
+    rt_mpfr_scale(alpha, r->p);
+    *shift_size = rt_mpfr_value(r, r->top, alpha, shift);
+    if (r->add == NULL) /* one product, rounded */
+        *shift_size = 0;
     mpfr_set_zero(sum, 1);
-    mpfr_t d;
-    mpfr_init2(d, EXACT_BITS + 16);
     for (int64_t j = 0; j < r->n; j++) {
-        mpfr_sub(d, r->score[j], r->score[top], MPFR_RNDN); /* exact */
-        mpfr_mul(w[j], d, alpha, MPFR_RNDN);
-        const double y = fabs(mpfr_get_d(w[j], MPFR_RNDN));
-        size = y > size && y < 1e9 ? y : size; /* below, a weight is 0 to any precision in use */
+        const double off = rt_mpfr_gap(r, j, r->top, alpha, w[j]);
+        size = off > size && !rt_mpfr_vanishes(r, w[j], off) ? off : size;
         mpfr_exp(w[j], w[j], MPFR_RNDN);
         mpfr_add(sum, sum, w[j], MPFR_RNDN);
     }
-    mpfr_clear(d);
-    return size;
+    return ldexp(size, (int)(20 - prec)) < 1 ? size : RT_INF;
 }
 
 rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
@@ -228,6 +252,10 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
     rt_mpfr_row r;
     RT_TRY(rt_mpfr_row_load(ctx, s, b, h, pos, &r));
     int64_t open = 0;
+    mpfr_t keep;
+    mpfr_init2(keep, 1200);
+    mpfr_set_d(keep, 1, MPFR_RNDN);
+    mpfr_sub_d(keep, keep, s->p->dropout, MPFR_RNDN);
     for (int64_t d = 0; d < Dv; d++) {
         if (!todo[d])
             continue;
@@ -238,22 +266,23 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
             out[d] = RT_NAN;
             todo[d] = false;
             cert[RT_OUT].exact_case++;
-        } else if (rational_output(&r, d, Dv, format, &out[d])) {
+        } else if (rational_output(&r, d, format, &out[d])) {
             todo[d] = false;
             cert[RT_OUT].exact_case++;
-        } else if (rt_mpfr_leading_output(s->p, &r, d, format, &out[d])) {
+        } else if (rt_mpfr_leading_output(&r, d, format, &out[d])) {
             todo[d] = false;
             cert[RT_OUT].mpfr++;
         } else {
             open++;
         }
     }
-    if (*todo_lse && rt_mpfr_leading_lse(s->p, &r, lse_format, lse)) {
+    if (*todo_lse && rt_mpfr_leading_lse(&r, lse_format, lse)) {
         *todo_lse = false;
         cert[RT_LSE].mpfr++;
     }
     mpfr_t *w = rt_alloc(ctx, r.n, sizeof *w);
     if (w == NULL) {
+        mpfr_clear(keep);
         rt_mpfr_row_reset(&r);
         return RT_ERR_NOMEM;
     }
@@ -262,9 +291,10 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
         mpfr_inits2(prec, sum, alpha, shift, x, t, total, error, (mpfr_ptr)0);
         for (int64_t j = 0; j < r.n; j++)
             mpfr_init2(w[j], prec);
-        const double size = rt_mpfr_weights(s->p, &r, w, sum, alpha, shift);
+        double shift_size;
+        const double size = rt_mpfr_weights(&r, w, sum, alpha, shift, &shift_size);
         /* every weight is right to (|y| 4 + 4) 2^-prec, sums of n of them to n 2^-prec more; both numerator and denominator */
-        const double units = 2 * (4 * size + 8 + 2 * (double)r.n) + 16;
+        const double units = 2 * (4 * size + 8 + 2 * (double)r.n) + 20;
         for (int64_t d = 0; d < Dv; d++) {
             if (!todo[d])
                 continue;
@@ -277,7 +307,9 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
                 mpfr_add(total, total, t, MPFR_RNDU);
             }
             mpfr_div(x, x, sum, MPFR_RNDN);
+            mpfr_div(x, x, keep, MPFR_RNDN);
             mpfr_div(error, total, sum, MPFR_RNDU);
+            mpfr_div(error, error, keep, MPFR_RNDU);
             mpfr_mul_d(error, error, units, MPFR_RNDU);
             mpfr_div_2si(error, error, prec, MPFR_RNDU);
             if (rt_mpfr_decide(format, x, error, false, &out[d])) {
@@ -291,13 +323,13 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
             mpfr_log(x, sum, MPFR_RNDN);
             mpfr_add(x, x, shift, MPFR_RNDN);
             mpfr_abs(error, shift, MPFR_RNDU);
-            mpfr_add_d(error, error, units + 64, MPFR_RNDU);
+            mpfr_add_d(error, error, units + 4 * shift_size + 64, MPFR_RNDU);
             mpfr_mul_2si(error, error, 2 - prec, MPFR_RNDU);
             bool exact = false;
-            if (r.n == 1) { /* L = alpha s */
+            if (r.n == 1) { /* L is the score */
                 mpfr_t full;
                 mpfr_init2(full, 2 * EXACT_BITS);
-                exact = rt_mpfr_scaled(s->p, r.score[0], full);
+                exact = rt_mpfr_exact_value(&r, 0, full);
                 if (exact)
                     mpfr_set_zero(error, 1);
                 if (rt_mpfr_decide(lse_format, exact ? full : x, error, exact, lse)) {
@@ -318,6 +350,7 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
         mpfr_clears(sum, alpha, shift, x, t, total, error, (mpfr_ptr)0);
     }
     rt_free(w);
+    mpfr_clear(keep);
     rt_mpfr_row_reset(&r);
     return RT_OK;
 }

@@ -4,22 +4,22 @@
  * and one on the precision: gradients have rational values that no cheap test finds.  What is open at a cap is reported as undecided.
  *
  * With U = (4 max|y| + 2n + 16) 2^-prec bounding the relative error of every P_ij: |error of dS_j| <= P_j U (|t_j| + 4 C), C the largest
- * sum |dO||v|; sums add n 2^-prec of their moduli, which U covers. */
+ * sum |dO||v|; sums add n 2^-prec of their moduli, which U covers.  With a softcap dS has a factor whose relative error joins U. */
 #include <string.h>
 
 #include "arithmetic/exact_mpfr.h"
 
-enum { FIRST_PRECISION = 160, LAST_PRECISION = 1280 };
+enum { FIRST_PRECISION = 160, LAST_PRECISION = 1280, KEEP_BITS = 1200 };
 #define WORK_CAP 3e7 /* multiplications at the first precision: seconds */
 
 typedef struct {
     const rt_exact_source *s;
     rt_tensor_id t;
-    int64_t b, g, pos, width;
+    int64_t pos, width; /* pos: of the key, for dk and dv */
     const bool *todo;
     mpfr_t *sum, *error; /* width */
     double rows;         /* contributions that are added */
-    bool all_zero;       /* every contribution so far is exactly zero */
+    bool *live;          /* width: some contribution so far is not exactly zero */
     double *dout, *k;
 } work;
 
@@ -53,26 +53,54 @@ static void add(work *w, const mpfr_t c, const mpfr_t bound, const double *x, mp
         mpfr_add(w->error[d], w->error[d], t, MPFR_RNDU);
         if (!mpfr_zero_p(bound) &&
             (x[d] < 0 || x[d] > 0)) /* c may have been cancelled to 0 at this precision */
-            w->all_zero = false;
+            w->live[d] = true;
     }
 }
 
-/* The contribution of query (h, i), at precision prec. */
-static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr_prec_t prec)
+/* acc[d] += c, for one element. */
+static void add_one(work *w, int64_t d, const mpfr_t c, const mpfr_t bound)
+{
+    if (!w->todo[d])
+        return;
+    mpfr_add(w->sum[d], w->sum[d], c, MPFR_RNDN);
+    mpfr_add(w->error[d], w->error[d], bound, MPFR_RNDU);
+    w->live[d] = w->live[d] || !mpfr_zero_p(bound);
+}
+
+/* The moduli of dP, bounded: the largest sum of |dO||v|. */
+static double largest_mass(const rt_mpfr_row *r, const double *dout, int64_t Dv)
+{
+    double largest = 0;
+    for (int64_t j = 0; j < r->n; j++) {
+        double mass = (double)Dv * 0x1p-1074;
+        for (int64_t d = 0; d < Dv; d++)
+            mass += fabs(dout[d] * r->v[j * Dv + d]);
+        largest = mass > largest ? mass : largest;
+    }
+    return largest;
+}
+
+/* The contribution of query (b, h, i), at precision prec. */
+static rt_status contribute(rt_context *ctx, work *w, int64_t b, int64_t h, int64_t i, mpfr_prec_t prec)
 {
     const rt_problem *p = w->s->p;
-    const int64_t D = p->dim, Dv = p->dim_v;
+    const int64_t D = p->dim, Dv = p->dim_v, g = h / (p->heads_q / p->heads_kv);
+    const bool of_key = w->t == RT_DK || w->t == RT_DV;
     rt_mpfr_row r;
-    if (w->t != RT_DQ && !rt_mask_visible(p, w->b, i, w->pos))
+    if ((of_key && !rt_mask_visible(p, b, i, w->pos)) ||
+        (w->t == RT_DV && !rt_dropout_keep(p, b, h, i, w->pos)))
         return RT_OK;
-    RT_TRY(rt_mpfr_row_load(ctx, w->s, w->b, h, i, &r));
-    if (r.n == 0) { /* dq of an empty row is 0 */
+    RT_TRY(rt_mpfr_row_load(ctx, w->s, b, h, i, &r));
+    int64_t own = -1; /* the key that the gradient is of, or the sink, where it is one's */
+    for (int64_t j = 0; j < r.n && own < 0; j++)
+        own = (of_key && r.key[j] == w->pos) || (w->t == RT_DSINK && r.key[j] < 0) ? j : -1;
+    if (r.n == 0 || (own < 0 && (of_key || w->t == RT_DSINK))) { /* the gradients of an empty row are 0 */
         rt_mpfr_row_reset(&r);
         return RT_OK;
     }
-    w->s->load(w->s->arg, RT_DOUT, w->b, i, h, w->dout);
+    w->s->load(w->s->arg, RT_DOUT, b, i, h, w->dout);
     double *q = w->k + D;
-    w->s->load(w->s->arg, RT_Q, w->b, i, h, q);
+    w->s->load(w->s->arg, RT_Q, b, i, h, q);
     mpfr_t *weight = rt_alloc(ctx, 2 * r.n, sizeof *weight);
     if (weight == NULL) {
         rt_mpfr_row_reset(&r);
@@ -84,43 +112,48 @@ static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr
     mpfr_init2(term, 110);
     for (int64_t j = 0; j < r.n; j++)
         mpfr_inits2(prec, weight[j], dp[j], (mpfr_ptr)0);
-    const double size = rt_mpfr_weights(p, &r, weight, sum, alpha, shift);
-    const double units = 4 * size + 2 * (double)r.n + 2 * (double)Dv + 2 * w->rows + 32;
-    int64_t own = -1; /* the key that the gradient is of, where it is one */
-    for (int64_t j = 0; j < r.n && w->t != RT_DQ && own < 0; j++)
-        own = r.key[j] == w->pos ? j : -1;
+    double shift_size;
+    const double size = rt_mpfr_weights(&r, weight, sum, alpha, shift, &shift_size);
+    const double units = 4 * size + 2 * (double)r.n + 2 * (double)Dv + 2 * w->rows + 48;
     if (w->t == RT_DV) {
         mpfr_div(c, weight[own], sum, MPFR_RNDN);
         mpfr_mul_d(bound, c, units, MPFR_RNDU);
         mpfr_div_2si(bound, bound, prec, MPFR_RNDU);
         add(w, c, bound, w->dout, scratch);
     } else if (!flat(&r, w->dout, Dv)) {
-        double largest = 0;
+        const double largest = largest_mass(&r, w->dout, Dv);
         mpfr_set_zero(delta, 1);
         for (int64_t j = 0; j < r.n; j++) {
-            double mass = (double)Dv * 0x1p-1074;
-            for (int64_t d = 0; d < Dv; d++)
-                mass += fabs(w->dout[d] * r.v[j * Dv + d]);
-            largest = mass > largest ? mass : largest;
             rt_mpfr_dot(dp[j], term, w->dout, r.v + j * Dv, Dv);
             mpfr_div(weight[j], weight[j], sum, MPFR_RNDN);
             mpfr_mul(t, weight[j], dp[j], MPFR_RNDN);
             mpfr_add(delta, delta, t, MPFR_RNDN);
         }
         for (int64_t j = own < 0 ? 0 : own; j < (own < 0 ? r.n : own + 1); j++) {
+            double bent = 0; /* by the softcap */
+            if (r.key[j] < 0 && w->t != RT_DSINK)
+                continue;
             mpfr_sub(t, dp[j], delta, MPFR_RNDN);
             mpfr_mul(c, weight[j], t, MPFR_RNDN);
             mpfr_abs(bound, t, MPFR_RNDU);
             mpfr_add_d(bound, bound, 4 * largest, MPFR_RNDU);
             mpfr_mul(bound, bound, weight[j], MPFR_RNDU);
-            mpfr_mul_d(bound, bound, units, MPFR_RNDU);
-            mpfr_div_2si(bound, bound, prec, MPFR_RNDU);
-            const double *x = q;
-            if (w->t == RT_DQ) {
-                w->s->load(w->s->arg, RT_K, w->b, r.key[j], w->g, w->k);
-                x = w->k;
+            if (p->softcap > 0 && r.key[j] >= 0) {
+                bent = rt_mpfr_slope(&r, j, alpha, scratch);
+                bent = ldexp(bent, (int)(20 - prec)) < 1 ? 4 * bent : RT_INF;
+                mpfr_mul(c, c, scratch, MPFR_RNDN);
+                mpfr_mul(bound, bound, scratch, MPFR_RNDU);
             }
-            add(w, c, bound, x, scratch);
+            mpfr_mul_d(bound, bound, units + bent, MPFR_RNDU);
+            mpfr_div_2si(bound, bound, prec, MPFR_RNDU);
+            if (w->t == RT_DQ) {
+                w->s->load(w->s->arg, RT_K, b, r.key[j], g, w->k);
+                add(w, c, bound, w->k, scratch);
+            } else if (w->t == RT_DK) {
+                add(w, c, bound, q, scratch);
+            } else {
+                add_one(w, w->t == RT_DSINK ? 0 : r.key[j], c, bound);
+            }
         }
     }
     for (int64_t j = 0; j < r.n; j++)
@@ -131,19 +164,50 @@ static rt_status contribute(rt_context *ctx, work *w, int64_t h, int64_t i, mpfr
     return RT_OK;
 }
 
-/* Multiplications that the rows of one evaluation take. */
-static double cost(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t pos)
+/* The queries whose rows an element is a sum over. */
+typedef struct {
+    int64_t b0, b1, h0, h1, i0, i1;
+} queries;
+
+static queries queries_of(const rt_problem *p, rt_tensor_id t, int64_t b, int64_t head, int64_t pos)
 {
-    int64_t lo, hi;
-    const double width = (double)(p->dim + p->dim_v);
-    if (t == RT_DQ)
-        return (double)rt_mask_row_count(p, b, pos, INT64_MAX) * width;
-    rt_mask_column(p, pos, &lo, &hi);
+    const int64_t group = p->heads_q / p->heads_kv;
+    queries x = {b, b + 1, head, head + 1, pos, pos + 1};
+    if (t == RT_DK || t == RT_DV) {
+        rt_mask_column(p, pos, &x.i0, &x.i1);
+        x.h0 = head * group;
+        x.h1 = x.h0 + group;
+    }
+    const bool all = t == RT_DSINK, bias = t == RT_DBIAS;
+    if (all || (bias && p->bias_shape[0] == 1)) {
+        x.b0 = 0;
+        x.b1 = p->batch;
+    }
+    if (bias && p->bias_shape[1] == 1) {
+        x.h0 = 0;
+        x.h1 = p->heads_q;
+    }
+    if (all || (bias && p->bias_shape[2] == 1)) {
+        x.i0 = 0;
+        x.i1 = p->seqlen_q;
+    }
+    return x;
+}
+
+static double rows_of(const queries *x)
+{
+    return (double)(x->b1 - x->b0) * (double)(x->h1 - x->h0) * (double)(x->i1 - x->i0);
+}
+
+/* Multiplications that the rows of one evaluation take; key: of dk and dv, else -1. */
+static double cost(const rt_problem *p, const queries *x, int64_t key)
+{
     double pairs = 0;
-    for (int64_t i = lo; i < hi; i++)
-        if (rt_mask_visible(p, b, i, pos))
-            pairs += (double)rt_mask_row_count(p, b, i, INT64_MAX);
-    return pairs * width * (double)(p->heads_q / p->heads_kv);
+    for (int64_t b = x->b0; b < x->b1; b++)
+        for (int64_t i = x->i0; i < x->i1; i++)
+            if (key < 0 || rt_mask_visible(p, b, i, key))
+                pairs += (double)rt_mask_row_count(p, b, i, INT64_MAX);
+    return pairs * (double)(x->h1 - x->h0) * (double)(p->dim + p->dim_v);
 }
 
 rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b,
@@ -151,14 +215,9 @@ rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, r
                                     rt_certificate *cert)
 {
     const rt_problem *p = s->p;
-    const int64_t group = p->heads_q / p->heads_kv, width = t == RT_DV ? p->dim_v : p->dim;
-    work w = {.s = s,
-              .t = t,
-              .b = b,
-              .g = t == RT_DQ ? head / group : head,
-              .pos = pos,
-              .width = width,
-              .todo = todo};
+    const int64_t width = rt_exact_width(p, t);
+    const queries x = queries_of(p, t, b, head, pos);
+    work w = {.s = s, .t = t, .pos = pos, .width = width, .todo = todo};
     int64_t open = 0;
     for (int64_t d = 0; d < width; d++)
         open += todo[d];
@@ -166,57 +225,61 @@ rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, r
         return RT_OK;
     w.sum = rt_alloc(ctx, 2 * width, sizeof *w.sum);
     w.dout = rt_alloc(ctx, p->dim_v + 2 * p->dim, sizeof *w.dout);
-    rt_status st = w.sum == NULL || w.dout == NULL ? RT_ERR_NOMEM : RT_OK;
+    w.live = rt_alloc(ctx, width, sizeof *w.live);
+    rt_status st = w.sum == NULL || w.dout == NULL || w.live == NULL ? RT_ERR_NOMEM : RT_OK;
     if (st != RT_OK)
         goto free_sums;
     w.error = w.sum + width;
     w.k = w.dout + p->dim_v;
+    w.rows = rows_of(&x);
+    const bool scaled = t == RT_DQ || t == RT_DK;
+    const double once = cost(p, &x, t == RT_DK || t == RT_DV ? pos : -1);
     double spent = 0;
     for (mpfr_prec_t prec = FIRST_PRECISION; prec <= LAST_PRECISION && open > 0 && st == RT_OK; prec *= 2) {
-        spent += cost(p, t, b, pos) * (double)prec / FIRST_PRECISION;
+        spent += once * (double)prec / FIRST_PRECISION;
         if (spent > WORK_CAP)
             break;
-        mpfr_t alpha;
+        mpfr_t alpha, keep;
         mpfr_init2(alpha, prec);
+        mpfr_init2(keep, KEEP_BITS);
         rt_mpfr_scale(alpha, p);
+        mpfr_set_d(keep, 1, MPFR_RNDN);
+        mpfr_sub_d(keep, keep, p->dropout, MPFR_RNDN);
         for (int64_t d = 0; d < width; d++) {
             mpfr_inits2(prec, w.sum[d], w.error[d], (mpfr_ptr)0);
             mpfr_set_zero(w.sum[d], 1);
             mpfr_set_zero(w.error[d], 1);
+            w.live[d] = false;
         }
-        w.all_zero = true;
-        int64_t i0 = pos, i1 = pos + 1, h0 = head, h1 = head + 1;
-        if (t != RT_DQ) {
-            rt_mask_column(p, pos, &i0, &i1);
-            h0 = head * group;
-            h1 = h0 + group;
-        }
-        w.rows = (double)(h1 - h0) * (double)(i1 - i0);
-        for (int64_t h = h0; h < h1 && st == RT_OK; h++)
-            for (int64_t i = i0; i < i1 && st == RT_OK; i++)
-                st = contribute(ctx, &w, h, i, prec);
+        for (int64_t bb = x.b0; bb < x.b1; bb++)
+            for (int64_t h = x.h0; h < x.h1; h++)
+                for (int64_t i = x.i0; i < x.i1 && st == RT_OK; i++)
+                    st = contribute(ctx, &w, bb, h, i, prec);
         for (int64_t d = 0; d < width; d++) {
             if (st == RT_OK && todo[d]) {
-                if (t != RT_DV) {
+                if (scaled) {
                     mpfr_mul(w.sum[d], w.sum[d], alpha, MPFR_RNDN);
                     mpfr_mul_d(w.error[d], w.error[d], fabs(p->scale) * (1 + 0x1p-50), MPFR_RNDU);
                 }
-                if (w.all_zero)
+                mpfr_div(w.sum[d], w.sum[d], keep, MPFR_RNDN);
+                mpfr_div(w.error[d], w.error[d], keep, MPFR_RNDU);
+                if (!w.live[d])
                     mpfr_set_zero(w.error[d], 1);
-                if (rt_mpfr_decide(format, w.sum[d], w.error[d], w.all_zero, &out[d])) {
+                if (rt_mpfr_decide(format, w.sum[d], w.error[d], !w.live[d], &out[d])) {
                     todo[d] = false;
                     open--;
-                    cert->exact_case += w.all_zero;
-                    cert->mpfr += !w.all_zero;
-                    cert->precision = !w.all_zero && prec > cert->precision ? prec : cert->precision;
+                    cert->exact_case += !w.live[d];
+                    cert->mpfr += w.live[d];
+                    cert->precision = w.live[d] && prec > cert->precision ? prec : cert->precision;
                 }
             }
             mpfr_clears(w.sum[d], w.error[d], (mpfr_ptr)0);
         }
-        mpfr_clear(alpha);
+        mpfr_clears(alpha, keep, (mpfr_ptr)0);
     }
 free_sums:
     rt_free(w.sum);
     rt_free(w.dout);
+    rt_free(w.live);
     return st;
 }

@@ -19,11 +19,6 @@ static int64_t chunk(int64_t n, int64_t at, int64_t size)
     return rt_min64(size, n - at);
 }
 
-bool rt_truths_know(const rt_problem *p)
-{
-    return !rt_problem_has_scores(p) || rt_arithmetic_exact.scores;
-}
-
 rt_status rt_truths_create(rt_context *ctx, const rt_sweep *s, bool whole, rt_truths *t)
 {
     const rt_problem *p = s->p;
@@ -120,7 +115,7 @@ static rt_part key_part(const job *j, double *base, int64_t first, int64_t width
 }
 
 static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, int64_t nq,
-                             const rt_part *state)
+                             const rt_part *state, double *near)
 {
     const rt_sweep *s = j->s;
     const int64_t Dv = j->one.dim_v, h = s->g * j->group + hl;
@@ -138,13 +133,13 @@ static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
         double *x = j->t->x_out + (hl * j->n + row0 + i) * Dv, *L = j->t->x_lse + hl * j->n + row0 + i;
         /* double-double leaves most binary64 results open, and MPFR for all of them would take for ever: they keep a radius */
         const rt_exact_source *resolve = out == RT_F64 || lse == RT_F64 ? NULL : &j->source;
-        RT_TRY(rt_exact_finish_row(ctx, s->p, resolve, s->b, h, s->queries.order[row0 + i], in, out, lse, x,
-                                   L, grad,
-                                   j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT, open));
+        RT_TRY(rt_exact_finish_row(
+            ctx, s->p, resolve, s->b, h, s->queries.order[row0 + i], in, out, lse, x, L, grad,
+            j->certificate + (int64_t)omp_get_thread_num() * RT_TENSOR_COUNT, open, near));
         j->t->open[hl * j->n + row0 + i] = open[0];
         j->t->open[(j->group + hl) * j->n + row0 + i] = open[1];
         for (int64_t d = 0; d < Dv && isfinite(in[3][0]); d++)
-            x[d] = settle(out, in[0][d] / in[4][0], x[d]);
+            x[d] = settle(out, near[d], x[d]);
         if (isfinite(in[3][0]))
             *L = settle(lse, *grad[1], *L);
     }
@@ -169,7 +164,8 @@ static rt_status output_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
     const int64_t D = j->one.dim, Dv = j->one.dim_v, h = s->g * j->group + hl, Sk = s->p->seqlen_k;
     const int64_t nq = chunk(j->n, row0, j->rows), *pos = s->queries.order + row0,
                   width[RT_EXACT_STATE] = {Dv, Dv, Dv, 1, 1, 1, 1};
-    double *store = rt_calloc(ctx, nq * (3 * Dv + 4), sizeof *store);
+    double *store =
+        rt_calloc(ctx, nq * (3 * Dv + 4) + Dv, sizeof *store); /* states, and a row of doubles */
     if (store == NULL)
         return RT_ERR_NOMEM;
     rt_part state[RT_EXACT_STATE];
@@ -183,11 +179,12 @@ static rt_status output_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
     rt_status st = RT_OK;
     for (int64_t key0 = lo / KEYS * KEYS; key0 < hi && st == RT_OK; key0 += KEYS) {
         const rt_part k = key_part(j, s->k, key0, D), v = key_part(j, s->v, key0, Dv);
-        st = rt_exact_forward_tile(ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h,
-                                   h + 1, &q, &k, &v, state, false, rt_gemm_openblas, products, NULL, NULL);
+        st =
+            rt_exact_forward_tile(ctx, &j->one, s->b, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h,
+                                  h + 1, &q, &k, &v, state, false, rt_gemm_openblas, products, NULL, NULL);
     }
     if (st == RT_OK)
-        st = finish_rows(j, ctx, hl, row0, nq, state);
+        st = finish_rows(j, ctx, hl, row0, nq, state, store + nq * (3 * Dv + 4));
     rt_free(store);
     return st;
 }
@@ -215,8 +212,8 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
     for (int64_t key0 = lo / KEYS * KEYS; key0 < hi && st == RT_OK; key0 += KEYS) {
         const rt_part k = key_part(j, s->k, key0, D), v = key_part(j, s->v, key0, Dv);
         const rt_exact_grads x = {.q = &q, .k = &k, .v = &v, .row = row, .dq = dq};
-        st = rt_exact_backward_tile(ctx, &j->one, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0, h,
-                                    h + 1, &x, rt_gemm_openblas, products, NULL, NULL);
+        st = rt_exact_backward_tile(ctx, &j->one, s->b, nq, pos, chunk(Sk, key0, KEYS), s->keys_all + key0,
+                                    h, h + 1, &x, rt_gemm_openblas, products, NULL, NULL);
     }
     const rt_dtype format = s->in->present[RT_DQ] ? s->in->dtype[RT_DQ] : RT_F32;
     for (int64_t i = 0; i < nq && st == RT_OK; i++) {
@@ -228,7 +225,7 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
             &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + RT_DQ],
             &j->t->open[(2 * j->group + hl) * j->n + row0 + i]);
         for (int64_t d = 0; d < D; d++)
-            x[d] = settle(format, hi_part[d] * s->p->scale, x[d]);
+            x[d] = settle(format, hi_part[d] * s->p->scale / (1 - s->p->dropout), x[d]);
     }
     rt_free(store);
     return st;
@@ -253,8 +250,8 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
         do_parts(j, hl, row);
         const rt_part q = {.base = j->t->q + hl * j->n * D, .batch = 0, .head = 0, .width = D, .head0 = h};
         const rt_exact_grads x = {.q = &q, .k = &k, .v = &v, .row = row, .dkv = dkv};
-        st = rt_exact_backward_tile(ctx, &j->one, j->n, s->queries.order, nk, s->keys_all + key0, h, h + 1,
-                                    &x, rt_gemm_openblas, products, NULL, NULL);
+        st = rt_exact_backward_tile(ctx, &j->one, s->b, j->n, s->queries.order, nk, s->keys_all + key0, h,
+                                    h + 1, &x, rt_gemm_openblas, products, NULL, NULL);
     }
     for (int64_t i = 0; i < nk && st == RT_OK; i++)
         for (int part = 0; part < 2 && st == RT_OK; part++) {
@@ -268,7 +265,7 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
                 &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + t],
                 &j->t->open[3 * j->group * j->n + part * s->p->seqlen_k + key0 + i]);
             for (int64_t d = 0; d < (part == 0 ? D : Dv); d++)
-                x[d] = settle(format, hi[d] * (part == 0 ? s->p->scale : 1), x[d]);
+                x[d] = settle(format, hi[d] * (part == 0 ? s->p->scale : 1) / (1 - s->p->dropout), x[d]);
         }
     rt_free(store);
     return st;

@@ -15,8 +15,6 @@ typedef struct {
     int64_t products[2];
 } rt_truths;
 
-/* Whether the exact arithmetic has what joins and bends the problem's scores. */
-bool rt_truths_know(const rt_problem *p);
 rt_status rt_truths_create(rt_context *ctx, const rt_sweep *s, bool whole, rt_truths *t) RT_NODISCARD;
 void rt_truths_reset(rt_truths *t);
 /* Fill them for the pair in hand (s->b, s->g, s->k, s->v) and point the sweep at them. */

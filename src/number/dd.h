@@ -85,6 +85,8 @@ static inline rt_dd rt_dd_div(rt_dd a, rt_dd b)
  * RT_DD_EXP_ERROR.  y and p may be the same arrays. */
 #define RT_DD_EXP_ERROR 0x1p-72
 #define RT_DD_EXP_FLOOR 0x1p-865
+/* Of tanh and of its derivative 1 - tanh^2 (dd_tanh.h), relative. */
+#define RT_DD_TANH_ERROR 0x1p-72
 void rt_dd_exp(const double *y_hi, const double *y_lo, double *p_hi, double *p_lo, int64_t n);
 rt_dd rt_dd_exp1(rt_dd y);
 /* ln of a positive normal number, relative error 2^-70 of max(|ln x|, 2^-20) .. absolute 2^-90 near 1. */
