@@ -29,6 +29,8 @@ set(RT_SOURCES
   src/layout/padding.c
   src/layout/list.c
   src/layout/work.c
+  src/layout/grid.c
+  src/layout/grid_groups.c
   # plan
   src/plan/plan.c
   src/plan/build.c
@@ -136,9 +138,13 @@ set(RT_CLI_SOURCES
   src/cli/main.c
   src/cli/options.c
   src/cli/scores.c
+  src/cli/options_declare.c
   src/cli/gen.c
   src/cli/run.c
   src/cli/layout.c
+  src/cli/relayout.c
+  src/cli/grid.c
+  src/cli/grid_groups.c
   src/cli/plan.c
   src/cli/check.c
   src/cli/diff.c

@@ -4,7 +4,7 @@ set -eu
 . "$RT_SOURCE_DIR/tests/cli_common.sh"
 
 ok "$RINGTRUE" --help
-for verb in gen run plan check diff info bench; do
+for verb in gen run plan grid check diff info bench; do
     grep -q "^  $verb " stdout.txt || fail "--help does not list $verb"
 done
 prints 'Exit codes: 0 pass, 1 numeric failure, 2 usage, 3 input or format, 4 MPI or system.'
@@ -13,7 +13,7 @@ grep -qE '^ringtrue [0-9]+\.[0-9]+\.[0-9]+, OpenBLAS ' stdout.txt || fail "--ver
 [ "$(wc -l <stdout.txt)" -eq 1 ] || fail "--version is not one line"
 
 # The flags of all verbs: "name value" where one is needed, "name" else.
-for verb in gen run plan check diff info bench; do
+for verb in gen run plan grid check diff info bench; do
     ok "$RINGTRUE" $verb --help
     [ "$(awk 'length > 130' stdout.txt)" = "" ] || fail "a long line in $verb --help"
     sed -n 's/^  \(-[a-z], \)\{0,1\}--\([a-z-]*\) \{0,1\}\([A-Z][A-Z=]*\)\{0,1\} .*/\2 \3/p' stdout.txt >"$verb.flags"
@@ -24,6 +24,7 @@ LC_ALL=C sort -u ./*.flags >all.flags
 for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary table \
     softcap alibi bias sink dropout dropout-seed \
+    relayout world order tp cp dp pp ep sharding cp-levels ulysses cp-order cp-window hybrid-cp lengths max-len \
     forward-only svg trace transport ring output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done
@@ -36,7 +37,8 @@ value_of() { # a good value of a flag
     cu-seqlens | cu-seqlens-k | cu-seqlens-padded | cu-seqlens-k-padded) echo 0,8 ;;
     scale | delta | dropout) echo 0.5 ;;
     bias) echo 1hss ;;
-    layout) echo zigzag ;;
+    layout | relayout) echo zigzag ;;
+    cp-order) echo ring-low ;;
     remainder) echo ceil ;;
     plan) echo ring ;;
     arith) echo f64 ;;
@@ -47,7 +49,7 @@ value_of() { # a good value of a flag
     *) echo 3 ;;
     esac
 }
-for verb in gen run plan check diff info bench; do
+for verb in gen run plan grid check diff info bench; do
     while read -r name value; do
         set -- --"$name"
         [ -z "$value" ] || set -- --"$name" "$(value_of "$name")"

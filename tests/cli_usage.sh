@@ -11,7 +11,7 @@ usage() {
 }
 
 usage 'no verb is given'
-usage 'bogus: unknown verb; allowed: gen run plan check diff info' bogus
+usage 'bogus: unknown verb; allowed: gen run plan grid check diff info' bogus
 usage '--bogus: unknown flag of gen' gen --bogus 1 -o x
 usage '-x: unknown flag of gen' gen -x
 usage '--se: unknown flag of gen' gen --se 3 -o x

@@ -7,6 +7,7 @@
 
 #include <ringtrue/arithmetic.h>
 #include <ringtrue/generate.h>
+#include <ringtrue/grid.h>
 #include <ringtrue/io.h>
 #include <ringtrue/judge.h>
 #include <ringtrue/layout.h>

@@ -16,6 +16,11 @@ typedef struct {
 rt_status rt_cli_gen(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_run(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_plan(rt_cli *c) RT_NODISCARD;
+rt_status rt_cli_grid(rt_cli *c) RT_NODISCARD;
+/* The groups that grid was asked for. */
+rt_status rt_cli_groups(rt_cli *c) RT_NODISCARD;
+/* run --relayout: the dump in another layout. */
+rt_status rt_cli_relayout(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_check(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_diff(rt_cli *c) RT_NODISCARD;
 rt_status rt_cli_info(rt_cli *c) RT_NODISCARD;

@@ -18,12 +18,13 @@ rt_status rt_cli_layout_options(rt_cli *c, const rt_problem *p, const rt_dump *f
 {
     const rt_options *o = c->o;
     const rt_spec *s = from != NULL ? &from->spec : NULL;
-    *how = (rt_layout_options){.name = o->has_layout                       ? o->layout
-                                       : s != NULL && s->positions == NULL ? s->layout
-                                                                           : NULL,
-                               .remainder = s != NULL && !o->has_remainder ? s->remainder : o->remainder_kind,
-                               .padded_q = s != NULL && !o->unpadded ? s->padded_q : NULL,
-                               .padded_k = s != NULL && !o->unpadded ? s->padded_k : NULL};
+    *how =
+        (rt_layout_options){.name = o->has_layout                       ? o->layout
+                                    : s != NULL && s->positions == NULL ? s->layout
+                                                                        : NULL,
+                            .remainder = s != NULL && !o->has_remainder ? s->remainder : o->remainder_kind,
+                            .padded_q = s != NULL && !o->unpadded ? s->padded_q : NULL,
+                            .padded_k = s != NULL && !o->unpadded ? s->padded_k : NULL};
     if (o->n_padded_q > 0) {
         RT_TRY(offsets(c, p, "cu-seqlens-padded", o->n_padded_q));
         how->padded_q = o->padded_q;

@@ -104,9 +104,9 @@ static rt_status dispatch(rt_cli *c)
     static const struct {
         const char *name;
         rt_status (*verb)(rt_cli *c);
-    } verbs[] = {{"gen", rt_cli_gen},     {"run", rt_cli_run},   {"plan", rt_cli_plan},
-                 {"check", rt_cli_check}, {"diff", rt_cli_diff}, {"info", rt_cli_info},
-                 {"bench", rt_cli_bench}};
+    } verbs[] = {{"gen", rt_cli_gen},   {"run", rt_cli_run},     {"plan", rt_cli_plan},
+                 {"grid", rt_cli_grid}, {"check", rt_cli_check}, {"diff", rt_cli_diff},
+                 {"info", rt_cli_info}, {"bench", rt_cli_bench}};
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(verbs[i].name, c->o->verb) == 0)
             return verbs[i].verb(c);

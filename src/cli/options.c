@@ -6,7 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GEN = 1, RUN = 2, PLAN = 4, CHECK = 8, DIFF = 16, INFO = 32, BENCH = 64, PROBLEM = GEN | PLAN };
+enum {
+    GEN = 1,
+    RUN = 2,
+    PLAN = 4,
+    CHECK = 8,
+    DIFF = 16,
+    INFO = 32,
+    BENCH = 64,
+    GRID = 128,
+    PROBLEM = GEN | PLAN | GRID
+};
 
 static const struct {
     const char *name;
@@ -42,20 +52,21 @@ static const struct {
     {"dropout-seed", 1085, "N", PROBLEM, "the seed of dropout (default 1)"},
     {"plan", 1015, "NAME", RUN | PLAN | CHECK,
      "the algorithm; plan --list names them (default: the spec's, else single)"},
-    {"layout", 1016, "NAME", RUN | PLAN,
+    {"layout", 1016, "NAME", RUN | PLAN | GRID,
      "contiguous, zigzag, striped:stripe=2, ..; grid --list names them (default: the spec's, else "
      "contiguous)"},
-    {"cu-seqlens-padded", 1070, "LIST", RUN | PLAN,
+    {"cu-seqlens-padded", 1070, "LIST", RUN | PLAN | GRID,
      "offsets of the documents in padded tensors, or none (default: the spec's)"},
-    {"cu-seqlens-k-padded", 1071, "LIST", RUN | PLAN, "the same of the keys (default: cu-seqlens-padded)"},
-    {"remainder", 1017, "RULE", RUN | PLAN,
+    {"cu-seqlens-k-padded", 1071, "LIST", RUN | PLAN | GRID,
+     "the same of the keys (default: cu-seqlens-padded)"},
+    {"remainder", 1017, "RULE", RUN | PLAN | GRID,
      "who holds the remainder: spread (default), ceil, last, refuse"},
-    {"ranks", 1018, "P", RUN | PLAN, "context-parallel ranks P (default: the spec's, else 1)"},
+    {"ranks", 1018, "P", RUN | PLAN | GRID, "context-parallel ranks P (default: the spec's, else 1)"},
     {"arith", 1019, "NAME", RUN | BENCH,
      "f64 (default), f32 (fast), exact (correctly rounded); bench: a list (default: all)"},
     {"out-dtype", 1020, "NAME", RUN,
      "dtype of the results (default: the arithmetic's own; lse is f64 or f32)"},
-    {"spec", 1021, "FILE", RUN | CHECK | INFO | DIFF | PLAN,
+    {"spec", 1021, "FILE", RUN | CHECK | INFO | DIFF | PLAN | GRID,
      "the spec of a dump that must not be touched (JSON)"},
     {"declare", 1022, "KEY=VALUE", CHECK,
      "override a key of the spec's arithmetic, e.g. exp=2.4e-7; may be repeated"},
@@ -67,12 +78,29 @@ static const struct {
      "how many (token, head) rows, and as many keys, a sample has (default 1024)"},
     {"sample", 1036, "WHAT", CHECK, "auto (default: as the budget demands), keys, both"},
     {"truth", 1035, "NAME", CHECK, "exact (default: correctly rounded) or f64 (binary64 with its radius)"},
-    {"json", 1024, NULL, PLAN | CHECK | DIFF | INFO | BENCH,
+    {"json", 1024, NULL, PLAN | GRID | CHECK | DIFF | INFO | BENCH,
      "JSON instead of text: one object (bench: an array of rows)"},
     {"fingerprint", 1025, NULL, RUN | INFO, "one order-free fingerprint per tensor, by original position"},
     {"verify", 1026, NULL, PLAN, "say that the plan is proved (plan and run always prove it first)"},
-    {"list", 1027, NULL, PLAN, "the planners, one a line"},
-    {"summary", 1028, NULL, PLAN, "counters only, no tiles and moves"},
+    {"list", 1027, NULL, PLAN | GRID, "the planners (plan) or layouts (grid), with what they take"},
+    {"summary", 1028, NULL, PLAN | GRID, "counters only: no tiles and moves (plan), no positions (grid)"},
+    {"relayout", 1196, "LAYOUT", RUN, "run no plan: write the dump's tensors, bit by bit, in this layout"},
+    {"world", 1180, "N", GRID, "ranks of the world (default: the product of the sizes); gives dp"},
+    {"order", 1181, "AXES", GRID,
+     "axes, the fastest first (default tp-cp-ep-dp-pp), or megatron, mindspeed, paddle"},
+    {"tp", 1182, "N", GRID, "tensor-parallel size (Paddle: model)"},
+    {"cp", 1183, "N", GRID, "context-parallel size (Paddle: sep)"},
+    {"dp", 1184, "N", GRID, "data-parallel size"},
+    {"pp", 1185, "N", GRID, "pipeline-parallel size"},
+    {"ep", 1186, "N", GRID, "expert-parallel size: groups of the expert layers too"},
+    {"sharding", 1187, "N", GRID, "Paddle's sharding size"},
+    {"cp-levels", 1188, "LIST", GRID, "sizes of hierarchical context parallelism, the innermost first"},
+    {"ulysses", 1189, "U", GRID, "Ulysses groups of U ranks in each cp group, and the rings"},
+    {"cp-order", 1190, "NAME", GRID, "ulysses-low (default: its ranks are neighbours) or ring-low"},
+    {"cp-window", 1191, "W", GRID, "MindSpeed's double ring with windows of W: groups and order of KV"},
+    {"hybrid-cp", 1192, NULL, GRID, "Megatron's groups of hybrid (dynamic) context parallelism"},
+    {"lengths", 1193, "LIST", GRID, "lengths of sequences, for the ranks that each gets (needs max-len)"},
+    {"max-len", 1194, "N", GRID, "tokens that a rank takes at most"},
     {"table", 1095, NULL, PLAN,
      "who computes which pair of shards, steps by ranks, instead of tiles and moves"},
     {"forward-only", 1029, NULL, GEN | RUN, "no dout (gen), no backward (run)"},
@@ -89,8 +117,9 @@ static const struct {
      "auto (default), p2p, collective: how messages travel; the bits are the same"},
     {"output", 'o', "FOLDER", GEN | RUN, "where the dump goes; appears complete or not at all"},
     {"force", 1030, NULL, GEN | RUN | PLAN, "replace what exists: the output folder, picture or trace"},
-    {"quiet", 'q', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "no progress on the terminal"},
-    {"help", 'h', NULL, GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "this text"},
+    {"quiet", 'q', NULL, GRID | GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH,
+     "no progress on the terminal"},
+    {"help", 'h', NULL, GRID | GEN | RUN | PLAN | CHECK | DIFF | INFO | BENCH, "this text"},
 };
 enum { N_FLAGS = sizeof table / sizeof table[0] };
 _Static_assert(sizeof table / sizeof table[0] <= 256, "rt_options.given has 256 bits");
@@ -104,6 +133,8 @@ static const struct {
     {"run", "[mpirun -n N] ringtrue run DUMP [flags] (-o FOLDER | --fingerprint | --trace FILE)",
      "Run a plan on the inputs of a dump: P ranks in one process or over N <= P.", RUN},
     {"plan", "ringtrue plan [DUMP] [flags]", "Print steps, tiles, moves and counters of a plan.", PLAN},
+    {"grid", "ringtrue grid [DUMP] [flags]",
+     "Print which rank owns which token, or the process groups of a world.", GRID},
     {"check", "[mpirun -n N] ringtrue check DUMP.. [flags]",
      "Judge a dump: a folder, one file, or one file per rank in rank order.", CHECK},
     {"diff", "ringtrue diff A B [flags]",
@@ -261,6 +292,36 @@ static rt_status check_arithmetics(rt_context *ctx, const char *flag, const char
     }
 }
 
+/* The flags of the groups: numbers, lists and names. */
+static rt_status apply_grid(rt_context *ctx, rt_grid_options *g, int letter, const char *name,
+                            const char *v)
+{
+    int64_t *const numbers[] = {&g->world, NULL,       &g->tp,       &g->cp, &g->dp,
+                                &g->pp,    &g->ep,     &g->sharding, NULL,   &g->ulysses,
+                                NULL,      &g->window, NULL,         NULL,   &g->most};
+    g->asked = true;
+    if (numbers[letter - 1180] != NULL)
+        return parse_int(ctx, name, v, 1, letter == 1194 ? INT64_C(1) << 40 : INT64_C(1) << 20,
+                         numbers[letter - 1180]);
+    switch (letter) {
+    case 1181:
+        g->order = v;
+        return RT_OK;
+    case 1188:
+        return parse_list(ctx, name, v, &g->levels, &g->n_levels);
+    case 1190:
+        g->cp_order = v;
+        return strcmp(v, "ulysses-low") == 0 || strcmp(v, "ring-low") == 0
+                   ? RT_OK
+                   : unknown(ctx, name, v, "ulysses-low ring-low");
+    case 1192:
+        g->hybrid = true;
+        return RT_OK;
+    default:
+        return parse_list(ctx, name, v, &g->lengths, &g->n_lengths);
+    }
+}
+
 static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *name, const char *v)
 {
     const int64_t big = INT64_C(1) << 40;
@@ -398,7 +459,8 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return RT_OK;
     case 1080:
         RT_TRY(parse_real(ctx, name, v, &o->softcap));
-        return o->softcap > 0 ? RT_OK : rt_fail(ctx, RT_ERR_ARG, "--softcap %s: a positive number is needed", v);
+        return o->softcap > 0 ? RT_OK
+                              : rt_fail(ctx, RT_ERR_ARG, "--softcap %s: a positive number is needed", v);
     case 1081:
         o->alibi = true;
         return RT_OK;
@@ -434,7 +496,14 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     case 'q':
         o->quiet = true;
         return RT_OK;
+    case 1196:
+        o->relayout = true;
+        o->layout = v;
+        o->has_layout = true;
+        return layout_check(ctx, name, v);
     default:
+        if (letter >= 1180 && letter < 1195)
+            return apply_grid(ctx, &o->grid, letter, name, v);
         o->help = true;
         return RT_OK;
     }
@@ -538,6 +607,9 @@ void rt_options_reset(rt_options *o)
 {
     rt_free(o->cu_q);
     rt_free(o->cu_k);
+    rt_free(o->grid.levels);
+    rt_free(o->grid.lengths);
+    o->grid.levels = o->grid.lengths = NULL;
     rt_free(o->padded_q);
     rt_free(o->padded_k);
     o->cu_q = o->cu_k = o->padded_q = o->padded_k = NULL;
@@ -610,72 +682,5 @@ rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *o
         return st;
     }
     *out = p;
-    return RT_OK;
-}
-
-rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *d)
-{
-    static const struct {
-        const char *key;
-        uint32_t bit;
-    } keys[] = {{"accumulate", RT_DECL_ACCUMULATE},
-                {"exp", RT_DECL_EXP},
-                {"block_keys", RT_DECL_BLOCK},
-                {"probabilities", RT_DECL_PROBABILITIES},
-                {"partial", RT_DECL_PARTIAL},
-                {"state", RT_DECL_STATE},
-                {"join", RT_DECL_JOIN},
-                {"grad_partial", RT_DECL_GRAD_PARTIAL},
-                {"grad_state", RT_DECL_GRAD_STATE},
-                {"tanh", RT_DECL_TANH}};
-    for (int64_t i = 0; i < o->n_declare; i++) {
-        const char *text = o->declare[i], *eq = strchr(text, '=');
-        int key = -1;
-        for (int k = 0; k < 10 && eq != NULL; k++)
-            if (strlen(keys[k].key) == (size_t)(eq - text) &&
-                strncmp(keys[k].key, text, (size_t)(eq - text)) == 0)
-                key = k;
-        if (key < 0)
-            return rt_fail(ctx, RT_ERR_ARG,
-                           "--declare %s: KEY=VALUE with a key of accumulate exp block_keys probabilities "
-                           "partial state join "
-                           "grad_partial grad_state tanh",
-                           text);
-        const char *v = eq + 1;
-        rt_dtype t = RT_F32;
-        switch (key) {
-        case 0:
-            if (!rt_declared_accumulate(d, v))
-                return unknown(ctx, "declare", text, rt_declared_accumulate_names());
-            break;
-        case 1:
-            RT_TRY(parse_real(ctx, "declare exp", v, &d->exp_rel));
-            if (!(d->exp_rel >= 0 && d->exp_rel < 1))
-                return rt_fail(ctx, RT_ERR_ARG, "--declare %s: a relative accuracy from 0 to 1", text);
-            break;
-        case 9:
-            RT_TRY(parse_real(ctx, "declare tanh", v, &d->tanh_rel));
-            if (!(d->tanh_rel >= 0 && d->tanh_rel < 1))
-                return rt_fail(ctx, RT_ERR_ARG, "--declare %s: a relative accuracy from 0 to 1", text);
-            break;
-        case 2:
-            RT_TRY(parse_int(ctx, "declare block_keys", v, 1, INT64_C(1) << 40, &d->block_keys));
-            break;
-        case 6:
-            if (!rt_join_parse(v, &d->join))
-                return unknown(ctx, "declare", text, "sigmoid two-pass split raw");
-            break;
-        default:
-            if (!rt_dtype_parse(v, &t) || !rt_dtype_is_float(t))
-                return unknown(ctx, "declare", text, "f64 f32 bf16 f16 tf32 e4m3 e5m2");
-            *(key == 3   ? &d->probabilities
-              : key == 4 ? &d->partial
-              : key == 5 ? &d->state
-              : key == 7 ? &d->grad_partial
-                         : &d->grad_state) = t;
-            break;
-        }
-        d->assumed &= ~keys[key].bit;
-    }
     return RT_OK;
 }

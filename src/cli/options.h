@@ -6,6 +6,15 @@
 
 enum { RT_MAX_ARGUMENTS = 4096, RT_MAX_DECLARATIONS = 16 };
 
+/* What grid was asked for groups; 0: not said. */
+typedef struct {
+    bool asked; /* a flag of the groups was given */
+    const char *order, *cp_order;
+    int64_t world, tp, cp, dp, pp, ep, sharding, ulysses, window, most;
+    int64_t *levels, n_levels, *lengths, n_lengths; /* lists: rt_alloc */
+    bool hybrid;
+} rt_grid_options;
+
 /* What the flags said. */
 typedef struct {
     const char *verb;
@@ -40,6 +49,8 @@ typedef struct {
     uint64_t dropout_seed;
     bool has_layout, has_remainder, has_ranks, has_plan;
     rt_remainder remainder_kind;
+    rt_grid_options grid;
+    bool relayout;
     bool json, fingerprint, force, verify, list, summary, table, forward_only, results, full, quiet, help;
 } rt_options;
 

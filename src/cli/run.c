@@ -310,6 +310,8 @@ static rt_status write_trace(rt_cli *c, const run_sink *s, const rt_plan *plan, 
 rt_status rt_cli_run(rt_cli *c)
 {
     const rt_options *o = c->o;
+    if (o->relayout)
+        return rt_cli_relayout(c);
     if (o->output == NULL && !o->fingerprint && o->trace == NULL)
         return rt_fail(c->ctx, RT_ERR_ARG,
                        "run needs -o FOLDER, --fingerprint or --trace FILE: where should the result go?");

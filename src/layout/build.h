@@ -5,7 +5,7 @@
 
 #include <ringtrue/layout.h>
 
-typedef struct rt_order rt_order;
+typedef struct rt_token_order rt_token_order;
 
 /* An order that has a name. */
 typedef struct {
@@ -13,15 +13,15 @@ typedef struct {
     rt_layout_kind kind; /* prepare may say another */
     /* Reads the parameters; *unit: what every segment must be a multiple of where frameworks define the
      * order (1: nothing). */
-    rt_status (*prepare)(rt_context *ctx, rt_order *o, int64_t *unit);
+    rt_status (*prepare)(rt_context *ctx, rt_token_order *o, int64_t *unit);
     /* Writes the positions of rank r; how many of its slots are the first half of a zigzag (else all). */
-    int64_t (*rank)(rt_order *o, int32_t r);
+    int64_t (*rank)(rt_token_order *o, int32_t r);
     bool documents; /* the segments are the documents */
-} rt_order_entry;
+} rt_token_order_entry;
 
-struct rt_order {
+struct rt_token_order {
     const rt_problem *p;
-    const rt_order_entry *entry;
+    const rt_token_order_entry *entry;
     const char *what;       /* "layout striped", for errors */
     const char *parameters; /* behind the colon, or "" */
     rt_side side;
@@ -41,9 +41,9 @@ struct rt_order {
     int64_t at;       /* positions written */
 };
 
-const rt_order_entry *rt_orders(void);
+const rt_token_order_entry *rt_token_orders(void);
 /* The order of that name (up to its colon), NULL if there is none. */
-const rt_order_entry *rt_order_find(const char *name);
+const rt_token_order_entry *rt_token_order_find(const char *name);
 
 /* Where run k of n starts in [start, end): k == n gives the end. */
 int64_t rt_run_start(int64_t length, int64_t n, int64_t k, rt_remainder rem);

@@ -52,8 +52,9 @@ static rt_status line_read(rt_context *ctx, const char *where, int64_t number, c
         errno = 0;
         const long long x = strtoll(at, &end, 10);
         if (end == at || errno != 0 || (*end != '\0' && *end != '#' && !isspace((unsigned char)*end)))
-            return rt_fail(ctx, RT_ERR_FORMAT, "%s: line %lld: \"%.20s\" is no whole number", where,
-                           (long long)number, at);
+            return rt_fail(ctx, RT_ERR_FORMAT, "%s: line %lld: \"%.*s\" is no whole number", where,
+                           (long long)number,
+                           (int)(strcspn(at, " \t\r\n") < 20 ? strcspn(at, " \t\r\n") : 20), at);
         at = end;
         if (rank >= 0) {
             for (int side = 0; side < 2; side++) {

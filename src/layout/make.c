@@ -7,7 +7,7 @@
 
 const rt_layout_info *rt_layout_listed(int64_t i)
 {
-    const rt_order_entry *each = rt_orders();
+    const rt_token_order_entry *each = rt_token_orders();
     while (i > 0 && each->info.name != NULL) {
         each++;
         i--;
@@ -15,10 +15,10 @@ const rt_layout_info *rt_layout_listed(int64_t i)
     return i == 0 && each->info.name != NULL ? &each->info : NULL;
 }
 
-const rt_order_entry *rt_order_find(const char *name)
+const rt_token_order_entry *rt_token_order_find(const char *name)
 {
     const size_t n = strcspn(name, ":");
-    for (const rt_order_entry *each = rt_orders(); each->info.name != NULL; each++)
+    for (const rt_token_order_entry *each = rt_token_orders(); each->info.name != NULL; each++)
         if (strlen(each->info.name) == n && strncmp(each->info.name, name, n) == 0)
             return each;
     return NULL;
@@ -32,7 +32,7 @@ static const char *parameters_of(const char *name)
 
 rt_status rt_layout_check_name(rt_context *ctx, const char *name)
 {
-    const rt_order_entry *order = rt_order_find(name);
+    const rt_token_order_entry *order = rt_token_order_find(name);
     char text[320] = "";
     if (strlen(name) >= RT_LAYOUT_NAME_MAX)
         return rt_fail(ctx, RT_ERR_ARG, "layout \"%.40s..\" is too long: at most %d characters", name,
@@ -43,8 +43,8 @@ rt_status rt_layout_check_name(rt_context *ctx, const char *name)
                            name);
     if (order == NULL) {
         size_t used = 0;
-        for (const rt_order_entry *each = rt_orders(); each->info.name != NULL && used < sizeof text;
-             each++)
+        for (const rt_token_order_entry *each = rt_token_orders();
+             each->info.name != NULL && used < sizeof text; each++)
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? " " : "",
                                      each->info.name);
         return rt_fail(ctx, RT_ERR_ARG, "layout %.60s is unknown; allowed: %s", name, text);
@@ -60,7 +60,7 @@ rt_status rt_layout_check_name(rt_context *ctx, const char *name)
     return RT_OK;
 }
 
-static rt_status segments_set(rt_context *ctx, rt_order *o)
+static rt_status segments_set(rt_context *ctx, rt_token_order *o)
 {
     const int64_t *cu = o->padded != NULL ? o->padded : o->side == RT_SIDE_Q ? o->p->cu_q : o->p->cu_k;
     o->segments = o->entry->documents && o->p->documents > 0 ? o->p->documents : 1;
@@ -76,13 +76,13 @@ static rt_status segments_set(rt_context *ctx, rt_order *o)
     return RT_OK;
 }
 
-static const char *length_name(const rt_order *o)
+static const char *length_name(const rt_token_order *o)
 {
     return o->side == RT_SIDE_Q ? "seqlen" : "seqlen_k";
 }
 
 /* The first segment that is not a multiple of `unit`, -1 if all are. */
-static int64_t segment_odd(const rt_order *o, int64_t unit)
+static int64_t segment_odd(const rt_token_order *o, int64_t unit)
 {
     for (int64_t i = 0; i < o->segments; i++)
         if ((o->bounds[i + 1] - o->bounds[i]) % unit != 0)
@@ -90,7 +90,7 @@ static int64_t segment_odd(const rt_order *o, int64_t unit)
     return -1;
 }
 
-static rt_status refuse(rt_context *ctx, const rt_order *o, int64_t unit, int64_t odd)
+static rt_status refuse(rt_context *ctx, const rt_token_order *o, int64_t unit, int64_t odd)
 {
     const long long n = (long long)(o->bounds[odd + 1] - o->bounds[odd]), next = (n / unit + 1) * unit;
     if (o->segments > 1)
@@ -107,7 +107,7 @@ static rt_status refuse(rt_context *ctx, const rt_order *o, int64_t unit, int64_
 }
 
 /* One side: its order and the note's unit where something does not divide (else 0). */
-static rt_status side_make(rt_context *ctx, rt_order *o, int64_t *noted)
+static rt_status side_make(rt_context *ctx, rt_token_order *o, int64_t *noted)
 {
     int64_t unit = 1;
     RT_TRY(segments_set(ctx, o));
@@ -130,7 +130,7 @@ static rt_status side_make(rt_context *ctx, rt_order *o, int64_t *noted)
     return RT_OK;
 }
 
-static void note_write(rt_layout *l, const rt_order_entry *entry, bool in_turns, int64_t unit)
+static void note_write(rt_layout *l, const rt_token_order_entry *entry, bool in_turns, int64_t unit)
 {
     static const char *const rule[] = {"the first runs hold one token more",
                                        "runs are rounded up, the last ones short",
@@ -149,7 +149,7 @@ static void note_write(rt_layout *l, const rt_order_entry *entry, bool in_turns,
 }
 
 static rt_status make_checked(rt_context *ctx, const rt_problem *p, const rt_layout_options *o,
-                              const rt_order_entry *entry, int32_t ranks, rt_layout *l)
+                              const rt_token_order_entry *entry, int32_t ranks, rt_layout *l)
 {
     char what[64];
     int64_t noted = 0;
@@ -159,16 +159,16 @@ static rt_status make_checked(rt_context *ctx, const rt_problem *p, const rt_lay
         if (padded != NULL)
             RT_TRY(rt_layout_check_padding(ctx, p, (rt_side)side, padded));
         const int64_t length = side == 0 ? p->seqlen_q : p->seqlen_k;
-        rt_order order = {.p = p,
-                          .entry = entry,
-                          .what = what,
-                          .parameters = parameters_of(o->name != NULL ? o->name : ""),
-                          .side = (rt_side)side,
-                          .ranks = ranks,
-                          .remainder = o->remainder,
-                          .length = padded != NULL ? padded[p->documents] : length,
-                          .padded = padded,
-                          .kind = entry->kind};
+        rt_token_order order = {.p = p,
+                                .entry = entry,
+                                .what = what,
+                                .parameters = parameters_of(o->name != NULL ? o->name : ""),
+                                .side = (rt_side)side,
+                                .ranks = ranks,
+                                .remainder = o->remainder,
+                                .length = padded != NULL ? padded[p->documents] : length,
+                                .padded = padded,
+                                .kind = entry->kind};
         const rt_status st = side_make(ctx, &order, &noted);
         rt_free(order.bounds);
         rt_free(order.work);
@@ -197,7 +197,7 @@ rt_status rt_layout_make(rt_context *ctx, const rt_problem *p, const rt_layout_o
         if (length[s] < 1)
             return rt_fail(ctx, RT_ERR_ARG, "%s is %lld; it must be at least 1",
                            s == 0 ? "seqlen" : "seqlen_k", (long long)length[s]);
-    const rt_order_entry *entry = rt_order_find(name);
+    const rt_token_order_entry *entry = rt_token_order_find(name);
     if (entry->kind == RT_LAYOUT_POSITIONS) {
         int n = 0;
         char path[RT_LAYOUT_NAME_MAX];

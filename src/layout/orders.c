@@ -20,14 +20,14 @@ int64_t rt_run_start(int64_t length, int64_t n, int64_t k, rt_remainder rem)
     return k * whole + (k < rest ? k : rest);
 }
 
-static void emit(rt_order *o, int64_t from, int64_t to)
+static void emit(rt_token_order *o, int64_t from, int64_t to)
 {
     for (int64_t i = from; i < to; i++)
         o->s.pos[o->at++] = i;
 }
 
 /* Run k of n in a segment; how many positions it has. */
-static int64_t run(rt_order *o, int64_t segment, int64_t n, int64_t k)
+static int64_t run(rt_token_order *o, int64_t segment, int64_t n, int64_t k)
 {
     const int64_t start = o->bounds[segment], length = o->bounds[segment + 1] - start;
     const int64_t from = rt_run_start(length, n, k, o->remainder),
@@ -38,7 +38,7 @@ static int64_t run(rt_order *o, int64_t segment, int64_t n, int64_t k)
 
 /* ---- contiguous, zigzag, striped ---- */
 
-static int64_t contiguous(rt_order *o, int32_t r)
+static int64_t contiguous(rt_token_order *o, int32_t r)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < o->segments; i++)
@@ -46,7 +46,7 @@ static int64_t contiguous(rt_order *o, int32_t r)
     return n;
 }
 
-static int64_t zigzag(rt_order *o, int32_t r)
+static int64_t zigzag(rt_token_order *o, int32_t r)
 {
     const int64_t half = run(o, 0, 2 * (int64_t)o->ranks, r);
     (void)run(o, 0, 2 * (int64_t)o->ranks, 2 * (int64_t)o->ranks - 1 - r);
@@ -54,7 +54,7 @@ static int64_t zigzag(rt_order *o, int32_t r)
 }
 
 /* In each segment: no half of the shard is a half of them all. */
-static int64_t zigzag_segments(rt_order *o, int32_t r)
+static int64_t zigzag_segments(rt_token_order *o, int32_t r)
 {
     const int64_t before = o->at, runs = 2 * (int64_t)o->ranks;
     for (int64_t i = 0; i < o->segments; i++) {
@@ -64,7 +64,7 @@ static int64_t zigzag_segments(rt_order *o, int32_t r)
     return o->at - before;
 }
 
-static int64_t striped(rt_order *o, int32_t r)
+static int64_t striped(rt_token_order *o, int32_t r)
 {
     const int64_t before = o->at;
     for (int64_t i = r; i <= (o->length - 1) / o->stripe; i += o->ranks) {
@@ -74,21 +74,21 @@ static int64_t striped(rt_order *o, int32_t r)
     return o->at - before;
 }
 
-static rt_status prepare_contiguous(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_contiguous(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     (void)ctx;
     *unit = o->ranks;
     return RT_OK;
 }
 
-static rt_status prepare_zigzag(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_zigzag(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     (void)ctx;
     *unit = 2 * (int64_t)o->ranks;
     return RT_OK;
 }
 
-static rt_status prepare_striped(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_striped(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     RT_TRY(rt_parameters_number(ctx, o->what, o->parameters, "stripe", 1, INT32_MAX, 1, &o->stripe));
     o->kind = o->stripe == 1 ? RT_LAYOUT_STRIPED : RT_LAYOUT_BLOCK_STRIPED;
@@ -97,7 +97,7 @@ static rt_status prepare_striped(rt_context *ctx, rt_order *o, int64_t *unit)
 }
 
 /* FPDT: chunks P runs each, and rank r has runs r, r + P, .. */
-static rt_status prepare_fpdt(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_fpdt(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     RT_TRY(rt_parameters_number(ctx, o->what, o->parameters, "chunks", 1, INT32_MAX, 1, &o->chunks));
     o->kind = o->chunks == 1 ? RT_LAYOUT_CONTIGUOUS : RT_LAYOUT_BLOCK_STRIPED;
@@ -105,7 +105,7 @@ static rt_status prepare_fpdt(rt_context *ctx, rt_order *o, int64_t *unit)
     return RT_OK;
 }
 
-static int64_t fpdt(rt_order *o, int32_t r)
+static int64_t fpdt(rt_token_order *o, int32_t r)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < o->chunks; i++)
@@ -115,7 +115,7 @@ static int64_t fpdt(rt_order *o, int32_t r)
 
 /* ---- hybrids ---- */
 
-static rt_status read_ulysses(rt_context *ctx, rt_order *o)
+static rt_status read_ulysses(rt_context *ctx, rt_token_order *o)
 {
     RT_TRY(rt_parameters_number(ctx, o->what, o->parameters, "ulysses", 1, INT32_MAX, 1, &o->ulysses));
     if (o->ranks % o->ulysses != 0)
@@ -125,14 +125,14 @@ static rt_status read_ulysses(rt_context *ctx, rt_order *o)
 }
 
 /* TransformerEngine a2a+p2p and Megatron: the zigzag of all ranks, whatever the Ulysses degree. */
-static rt_status prepare_hybrid_te(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_hybrid_te(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     RT_TRY(read_ulysses(ctx, o));
     return prepare_zigzag(ctx, o, unit);
 }
 
 /* A rank's place in its ring and in its Ulysses group. */
-static void hybrid_place(const rt_order *o, int32_t r, int64_t *ring, int64_t *ulysses)
+static void hybrid_place(const rt_token_order *o, int32_t r, int64_t *ring, int64_t *ulysses)
 {
     const int64_t degree = o->ranks / o->ulysses;
     *ring = o->ring_low ? r % degree : r / o->ulysses;
@@ -140,7 +140,7 @@ static void hybrid_place(const rt_order *o, int32_t r, int64_t *ring, int64_t *u
 }
 
 /* The two runs of the rank's ring place, one behind the other, cut again over the Ulysses ranks. */
-static int64_t hybrid_zigzag(rt_order *o, int32_t r)
+static int64_t hybrid_zigzag(rt_token_order *o, int32_t r)
 {
     const int64_t runs = 2 * (o->ranks / o->ulysses), before = o->at;
     int64_t ring, ulysses;
@@ -157,7 +157,7 @@ static int64_t hybrid_zigzag(rt_order *o, int32_t r)
 }
 
 /* "strip": the tokens sorted by their residue modulo the ring's size, then runs by rank. */
-static int64_t hybrid_strip(rt_order *o, int32_t r)
+static int64_t hybrid_strip(rt_token_order *o, int32_t r)
 {
     const int64_t degree = o->ranks / o->ulysses, before = o->at;
     const int64_t from = rt_run_start(o->length, o->ranks, r, o->remainder),
@@ -174,14 +174,14 @@ static int64_t hybrid_strip(rt_order *o, int32_t r)
 
 enum { TOKENS_ZIGZAG, TOKENS_BASIC, TOKENS_STRIP };
 
-static int64_t usp(rt_order *o, int32_t r)
+static int64_t usp(rt_token_order *o, int32_t r)
 {
     return o->choice == TOKENS_ZIGZAG  ? hybrid_zigzag(o, r)
            : o->choice == TOKENS_BASIC ? contiguous(o, r)
                                        : hybrid_strip(o, r);
 }
 
-static rt_status prepare_usp(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_usp(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     static const char *const orders[] = {"ulysses-low", "ring-low", NULL}, *const tokens[] = {
                                                                                "zigzag", "basic", "strip",
@@ -198,7 +198,7 @@ static rt_status prepare_usp(rt_context *ctx, rt_order *o, int64_t *unit)
     return RT_OK;
 }
 
-static rt_status prepare_mindspeed(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_mindspeed(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     RT_TRY(read_ulysses(ctx, o));
     o->kind = o->ulysses == 1 ? RT_LAYOUT_ZIGZAG : RT_LAYOUT_USP;
@@ -209,7 +209,7 @@ static rt_status prepare_mindspeed(rt_context *ctx, rt_order *o, int64_t *unit)
 /* ---- by the work of the mask ---- */
 
 /* The original positions of places [from, to) of the padded sequence. */
-static int64_t tokens_of(const rt_order *o, int64_t from, int64_t to, int64_t *pos)
+static int64_t tokens_of(const rt_token_order *o, int64_t from, int64_t to, int64_t *pos)
 {
     const rt_problem *p = o->p;
     int64_t n = 0;
@@ -227,7 +227,7 @@ static int64_t tokens_of(const rt_order *o, int64_t from, int64_t to, int64_t *p
 }
 
 /* Work of a block of queries: blocks of keys of which it sees something, or pairs. */
-static int64_t block_work(const rt_order *o, int64_t b, int64_t *q, const int64_t *k)
+static int64_t block_work(const rt_token_order *o, int64_t b, int64_t *q, const int64_t *k)
 {
     const rt_problem *p = o->p;
     const int64_t from = b * o->block, to = o->length - from < o->block ? o->length : from + o->block;
@@ -240,7 +240,7 @@ static int64_t block_work(const rt_order *o, int64_t b, int64_t *q, const int64_
     return work;
 }
 
-static rt_status prepare_ptrr(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_ptrr(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     static const char *const kinds[] = {"blocks", "pairs", NULL};
     int choice = 0;
@@ -270,7 +270,7 @@ static rt_status prepare_ptrr(rt_context *ctx, rt_order *o, int64_t *unit)
     return st;
 }
 
-static int64_t ptrr(rt_order *o, int32_t r)
+static int64_t ptrr(rt_token_order *o, int32_t r)
 {
     const int64_t before = o->at;
     if (o->work == NULL)
@@ -287,7 +287,7 @@ static int64_t ptrr(rt_order *o, int32_t r)
 
 enum { QUERIES_CONTIGUOUS, QUERIES_ZIGZAG, QUERIES_FIRST, QUERIES_INTERLEAVED };
 
-static rt_status prepare_interleaved(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_interleaved(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     static const char *const queries[] = {"contiguous", "zigzag", "first", "interleaved", NULL};
     RT_TRY(rt_parameters_number(ctx, o->what, o->parameters, "size", 1, INT32_MAX, 1, &o->stripe));
@@ -296,7 +296,7 @@ static rt_status prepare_interleaved(rt_context *ctx, rt_order *o, int64_t *unit
     return RT_OK;
 }
 
-static int64_t interleaved(rt_order *o, int32_t r)
+static int64_t interleaved(rt_token_order *o, int32_t r)
 {
     if (o->side == RT_SIDE_KV || o->choice == QUERIES_INTERLEAVED)
         return striped(o, r);
@@ -308,7 +308,7 @@ static int64_t interleaved(rt_order *o, int32_t r)
     return r == 0 ? o->length : 0;
 }
 
-static rt_status prepare_chunked(rt_context *ctx, rt_order *o, int64_t *unit)
+static rt_status prepare_chunked(rt_context *ctx, rt_token_order *o, int64_t *unit)
 {
     *unit = 2 * (int64_t)o->ranks;
     if (o->padded != NULL)
@@ -349,28 +349,26 @@ static rt_status prepare_chunked(rt_context *ctx, rt_order *o, int64_t *unit)
 
 /* ---- the table ---- */
 
-static const rt_parameter p_stripe[] = {{"stripe", "1 ..", "tokens of a block"}, {NULL, NULL, NULL}},
-                          p_fpdt[] = {{"chunks", "1 ..", "chunks of a rank"}, {NULL, NULL, NULL}},
-                          p_hybrid[] = {{"ulysses", "a divisor of P", "ranks of a Ulysses group"},
-                                        {NULL, NULL, NULL}},
-                          p_usp[] = {{"ulysses", "a divisor of P", "ranks of a Ulysses group"},
-                                     {"order", "ulysses-low | ring-low", "which ranks are neighbours"},
-                                     {"tokens", "zigzag | basic | strip", "the order of the ring"},
-                                     {NULL, NULL, NULL}},
-                          p_ptrr[] = {{"block", "1 ..", "queries of a block, 128"},
-                                      {"work", "blocks | pairs", "what is counted"},
-                                      {NULL, NULL, NULL}},
-                          p_cache[] = {{"size", "1 ..", "tokens in a row on one rank"},
-                                       {"queries", "contiguous | zigzag | first | interleaved", "theirs"},
-                                       {NULL, NULL, NULL}},
-                          p_chunks[] = {{"chunks", "0/64/96..", "where the chunks begin"},
-                                        {NULL, NULL, NULL}},
-                          p_file[] = {{"file", "a path", "a list of positions, as grid prints it"},
-                                      {NULL, NULL, NULL}};
+static const rt_parameter
+    p_stripe[] = {{"stripe", "1 ..", "tokens of a block"}, {NULL, NULL, NULL}},
+    p_fpdt[] = {{"chunks", "1 ..", "chunks of a rank"}, {NULL, NULL, NULL}},
+    p_hybrid[] = {{"ulysses", "a divisor of P", "ranks of a Ulysses group"}, {NULL, NULL, NULL}},
+    p_usp[] = {{"ulysses", "a divisor of P", "ranks of a Ulysses group"},
+               {"order", "ulysses-low | ring-low", "which ranks are neighbours"},
+               {"tokens", "zigzag | basic | strip", "the order of the ring"},
+               {NULL, NULL, NULL}},
+    p_ptrr[] = {{"block", "1 ..", "queries of a block, 128"},
+                {"work", "blocks | pairs", "what is counted"},
+                {NULL, NULL, NULL}},
+    p_cache[] = {{"size", "1 ..", "tokens in a row on one rank"},
+                 {"queries", "contiguous | zigzag | first | interleaved", "where the queries are"},
+                 {NULL, NULL, NULL}},
+    p_chunks[] = {{"chunks", "0/64/96..", "where the chunks begin"}, {NULL, NULL, NULL}},
+    p_file[] = {{"file", "a path", "a list of positions, as grid prints it"}, {NULL, NULL, NULL}};
 
-const rt_order_entry *rt_orders(void)
+const rt_token_order_entry *rt_token_orders(void)
 {
-    static const rt_order_entry orders[] = {
+    static const rt_token_order_entry orders[] = {
         {{"contiguous", "P runs, rank r has the r-th", NULL},
          RT_LAYOUT_CONTIGUOUS,
          prepare_contiguous,

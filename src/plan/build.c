@@ -182,7 +182,7 @@ rt_status rt_pair_counter_init(rt_context *ctx, const rt_problem *p, const rt_la
                                rt_pair_counter *out)
 {
     rt_pair_counter c = {p, l, NULL};
-    if (l->kind == RT_LAYOUT_POSITIONS) {
+    if (l->kind == RT_LAYOUT_POSITIONS || l->kind == RT_LAYOUT_USP) { /* these may not ascend */
         const rt_layout_side *s = &l->side[RT_SIDE_KV];
         c.sorted_kv = rt_alloc(ctx, s->length, sizeof *c.sorted_kv);
         if (c.sorted_kv == NULL)

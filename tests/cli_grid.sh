@@ -1,0 +1,120 @@
+#!/bin/sh
+# grid: positions of a layout and process groups, as text and as JSON; what it prints is a list that layouts read.
+set -eu
+. "$RT_SOURCE_DIR/tests/cli_common.sh"
+
+grid() { ok "$RINGTRUE" grid "$@"; }
+
+# Positions.
+grid --layout zigzag --ranks 4 --seqlen 16 --mask causal
+prints '  qkv 0 0 1 14 15'
+prints '  qkv 3 6 7 8 9'
+prints '# rank 2: 4 queries, 4 keys, 34 visible pairs'
+prints '# max / mean pairs 1.0000'
+grid --layout zigzag-doc --ranks 2 --seqlen 10 --cu-seqlens 0,7,7,10 --cu-seqlens-padded 0,8,12,16 --mask causal
+prints '  qkv 0 0 1 6 -1 -1 -1 7 -1'
+prints '  qkv 1 2 3 4 5 -1 -1 8 9'
+grid --layout interleaved --ranks 4 --seqlen 1 --seqlen-k 25 --mask causal-bottom-right
+prints '  q 0 0'
+prints '  kv 0 0 4 8 12 16 20 24'
+grid --layout contiguous --ranks 4 --seqlen 64 --mask causal --summary
+prints '# rank 3: 16 queries, 16 keys, 904 visible pairs'
+prints '# max / mean pairs 1.7385'
+[ "$(grep -c '^  ' stdout.txt || true)" -eq 0 ] || fail "--summary prints positions"
+grid --list
+for name in contiguous zigzag striped head-tail fpdt contiguous-doc zigzag-doc head-tail-doc ptrr hybrid-te hybrid-mindspeed usp interleaved \
+    chunked positions; do
+    grep -q "^$name[: ]" stdout.txt || fail "--list lacks $name"
+done
+
+# What is printed is read again, by every verb that takes a layout.
+grid --layout usp:ulysses=2,order=ring-low --ranks 4 --seqlen 21 --mask causal
+grep '^  qkv' stdout.txt >usp.rows
+cp stdout.txt usp.txt
+grid --layout positions:file=usp.txt --ranks 4 --seqlen 21 --mask causal
+grep '^  qkv' stdout.txt | cmp - usp.rows || fail "a list is not read as it was printed"
+ok "$RINGTRUE" plan --layout positions:file=usp.txt --ranks 4 --seqlen 21 --mask causal --plan ring --summary --verify
+prints 'layout positions:file=usp.txt'
+ok "$RINGTRUE" gen --family exact --seqlen 21 --heads 2 --dim 8 --mask causal -o in
+one=$(fingerprints "$RINGTRUE" run in --fingerprint)
+[ "$one" = "$(fingerprints "$RINGTRUE" run in --layout positions:file=usp.txt --ranks 4 --plan ring --fingerprint)" ] || fail "bits of a list"
+ok "$RINGTRUE" run in --layout positions:file=usp.txt --ranks 4 --plan ring -o listed
+ok "$RINGTRUE" check listed
+grid listed # a dump's own
+grep '^  qkv' stdout.txt | cmp - usp.rows || fail "the dump's list"
+grid in --layout striped:stripe=2 --ranks 3 # another layout of a dump's problem
+prints '  qkv 1 2 3 8 9 14 15 20'
+
+# Groups.
+grid --tp 2 --cp 2 --dp 2
+prints '# ringtrue '
+prints '  cp             4 6'
+prints '  dp-cp          1 3 5 7'
+grid --tp 2 --cp 2 --pp 2 --world 16 --order tp-cp-pp-ep-dp
+prints '  pp             1 5'
+prints '  dp             0 8'
+grid --order paddle --tp 2 --cp 2 --pp 2 --dp 2
+prints '  pipe           0 4'
+prints '  data-sep       0 2 8 10'
+grid --cp 8 --cp-window 2 --order mindspeed
+prints '  inter-dkv      0 3 4 7'
+prints '  kv-order       5 4 3 2 1 0 7 6'
+grid --tp 2 --cp 8 --ulysses 2 --cp-window 2 # a double ring in each ring of a hybrid, in ranks of the world
+prints '  ulysses        0 2'
+prints '  ring           0 4 8 12'
+prints '  inter-kv       0 8'
+prints '  kv-order       0 4 8 12'
+grid --cp 8 --ulysses 2 --cp-order ring-low
+prints '  ulysses        3 7'
+grid --cp 16 --cp-levels 2,2,4
+prints '  cp-level-3     0 4 8 12'
+grid --cp 4 --dp 2 --hybrid-cp --lengths 4096,5000,20000 --max-len 4096
+prints '  hybrid-cp-4    4 5 6 7'
+prints '  hybrid-cp-size 20000 8'
+grep -q '^  hybrid-cp-8' stdout.txt && fail "a hybrid group of all"
+grid --world 8 --tp 2 --ep 2
+prints '  ep             0 2'
+prints '  expert-dp      0 4'
+prints '  tp-ep          0 1 2 3'
+
+# Wrong questions.
+refuse 2 'grid needs --layout NAME --ranks P' "$RINGTRUE" grid
+refuse 2 'one of the two' "$RINGTRUE" grid --layout zigzag --tp 2
+refuse 2 '--world 9 is not a multiple' "$RINGTRUE" grid --world 9 --tp 2
+refuse 2 'without --dp it follows' "$RINGTRUE" grid --world 8 --tp 2 --dp 2
+refuse 2 'dp is 2, but the order "tp-cp"' "$RINGTRUE" grid --order tp-cp --dp 2
+refuse 2 'axis xp is unknown' "$RINGTRUE" grid --order tp-xp
+refuse 2 '--sharding is an axis of --order paddle' "$RINGTRUE" grid --sharding 2
+refuse 2 "are Megatron's, not Paddle's" "$RINGTRUE" grid --order paddle --ep 2
+refuse 2 'no multiple of tp x ep x pp = 3' "$RINGTRUE" grid --world 8 --ep 3
+refuse 2 'ulysses is 3; it must divide the 8 ranks' "$RINGTRUE" grid --cp 8 --ulysses 3
+refuse 2 'the window is 3' "$RINGTRUE" grid --cp 8 --cp-window 3
+refuse 2 "the sizes' product is 6" "$RINGTRUE" grid --cp 8 --cp-levels 2,3
+refuse 2 '--lengths needs --max-len' "$RINGTRUE" grid --cp 8 --lengths 5
+refuse 2 '--max-len needs --lengths' "$RINGTRUE" grid --cp 8 --max-len 5
+refuse 2 '--cp-order needs --ulysses' "$RINGTRUE" grid --cp 8 --cp-order ring-low
+refuse 2 '--cp-order up: unknown; allowed: ulysses-low ring-low' "$RINGTRUE" grid --cp 8 --cp-order up
+refuse 2 '--cp 0: a whole number from 1' "$RINGTRUE" grid --cp 0
+refuse 2 'seqlen divisible by 8, but it is 9' "$RINGTRUE" grid --layout zigzag --ranks 4 --seqlen 9 --remainder refuse
+refuse 2 'needs 4' "$RINGTRUE" grid --layout zigzag --ranks 4 --seqlen 9 --cu-seqlens 0,3,5,9 --cu-seqlens-padded 0,9
+refuse 2 'with 0 documents' "$RINGTRUE" grid --layout zigzag --ranks 4 --seqlen 9 --cu-seqlens-padded 0,9
+refuse 2 'its 3 tokens need 3' "$RINGTRUE" grid --layout zigzag --ranks 4 --seqlen 9 --cu-seqlens 0,3,9 --cu-seqlens-padded 0,2,9
+refuse 3 "cannot open 'nowhere'" "$RINGTRUE" grid --layout positions:file=nowhere --ranks 4
+refuse 2 "--seqlen: the dump 'in' says this itself" "$RINGTRUE" grid in --seqlen 3
+echo 'qkv 0 0 1 2 3 3' >twice.txt
+refuse 3 'twice.txt: query position 3 is repeated' "$RINGTRUE" grid --layout positions:file=twice.txt --ranks 1 --seqlen 4
+
+if command -v python3 >python.txt; then
+    grid --layout zigzag-doc --ranks 2 --seqlen 10 --cu-seqlens 0,7,7,10 --cu-seqlens-padded 0,8,12,16 --mask causal --json
+    mv stdout.txt layout.json
+    grid --tp 2 --cp 2 --dp 2 --json
+    mv stdout.txt groups.json
+    grid --cp 2 --lengths 5,7 --max-len 4 --json
+    python3 -c 'import json
+l = json.load(open("layout.json"))
+assert l["schema"] == 1 and l["verb"] == "grid" and l["layout"] == "zigzag-doc" and l["ranks"] == 2
+assert l["q"] == l["kv"] == [[0, 1, 6, -1, -1, -1, 7, -1], [2, 3, 4, 5, -1, -1, 8, 9]] and sum(l["pairs"]) == 34
+g = json.load(open("groups.json"))
+assert g["world"] == 8 and g["groups"]["cp"] == [[0, 2], [1, 3], [4, 6], [5, 7]]
+assert json.load(open("stdout.txt"))["groups"]["hybrid-cp-size"] == [[5, 2], [7, 2]]' || fail "the JSON"
+fi

@@ -1,0 +1,130 @@
+#!/bin/sh
+# run --relayout: a dump in another layout, there and back, bit by bit; padding with NaN reaches nothing.
+set -eu
+. "$RT_SOURCE_DIR/tests/cli_common.sh"
+
+prints_of() { # DUMP: its fingerprints, by original position
+    fingerprints "$RINGTRUE" info "$1" --fingerprint
+}
+ok "$RINGTRUE" gen --batch 2 --seqlen 23 --heads 4 --kv-heads 2 --dim 8 --dim-v 4 --mask causal --cu-seqlens 0,9,9,12,23 -o in
+ok "$RINGTRUE" run in --layout zigzag --ranks 3 --plan ring --out-dtype bf16 -o start
+want=$(prints_of start)
+[ "$(echo "$want" | wc -l)" -eq 9 ] || fail "nine tensors"
+
+# Through every kind of order and several P, then back to where it began: the same files.
+ok cp -r start here
+for how in "contiguous 5" "striped:stripe=4 2" "zigzag-doc 5" "contiguous-doc 3" "ptrr:block=3 3" "hybrid-te:ulysses=2 4" \
+    "hybrid-mindspeed:ulysses=2 4" "usp:ulysses=3,order=ring-low 6" "usp:ulysses=2,tokens=strip 6" "interleaved:size=2 3" "chunked:chunks=0 2" \
+    "fpdt:chunks=2 4" "head-tail 7" "contiguous 1"; do
+    ok "$RINGTRUE" run here --relayout "${how% *}" --ranks "${how#* }" -o next
+    [ "$(prints_of next)" = "$want" ] || fail "other bits in $how"
+    [ "$(find next -name 'rank*.safetensors' | wc -l)" -eq "${how#* }" ] || fail "files of $how"
+    rm -r here
+    mv next here
+done
+ok "$RINGTRUE" check here
+ok "$RINGTRUE" run here --relayout zigzag --ranks 3 -o back
+for r in 0 1 2; do
+    cmp "back/rank$r.safetensors" "start/rank$r.safetensors" || fail "rank $r is not what it was"
+done
+
+# Padded: documents at offsets of their own, rows of padding between them.
+ok "$RINGTRUE" run back --relayout zigzag-doc --ranks 2 --cu-seqlens-padded 0,12,16,20,32 -o padded
+[ "$(prints_of padded)" = "$want" ] || fail "other bits in padded"
+ok "$RINGTRUE" check padded
+ok "$RINGTRUE" info padded
+prints '[2, 16, 4, 8]'
+prints '"cu_seqlens_padded": ['
+if command -v python3 >python.txt; then
+    # NaN in every row of padding, of every tensor.
+    cat >poison.py <<'P'
+import json, struct, sys
+for path in sys.argv[1:]:
+    data = bytearray(open(path, "rb").read())
+    n = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + n])
+    start, size = 8 + n, {"BF16": 2, "F32": 4}
+    a, b = header["pos"]["data_offsets"]
+    pos = struct.unpack("<%dq" % ((b - a) // 8), data[start + a:start + b])
+    for name, t in header.items():
+        if name in ("__metadata__", "pos"):
+            continue
+        rows = 2 if name == "lse" else 1
+        outer = inner = 1
+        for x in t["shape"][:rows]:
+            outer *= x
+        for x in t["shape"][rows + 1:]:
+            inner *= x
+        assert t["shape"][rows] == len(pos) and -1 in pos
+        step = inner * size[t["dtype"]]
+        for o in range(outer):
+            for i, p in enumerate(pos):
+                if p < 0:
+                    at = start + t["data_offsets"][0] + (o * len(pos) + i) * step
+                    data[at:at + step] = b"\xff" * step
+    open(path, "wb").write(data)
+P
+    ok cp -r padded nan
+    ok python3 poison.py nan/rank0.safetensors nan/rank1.safetensors
+    cmp -s nan/rank0.safetensors padded/rank0.safetensors && fail "nothing is poisoned"
+    [ "$(prints_of nan)" = "$want" ] || fail "NaN in padding reaches a fingerprint"
+    ok "$RINGTRUE" check padded
+    grep '^  ' stdout.txt >clean.rows
+    ok "$RINGTRUE" check nan
+    grep '^  ' stdout.txt | cmp - clean.rows || fail "NaN in padding reaches the verdict"
+    for plan in ring single; do
+        [ "$(fingerprints "$RINGTRUE" run nan --plan $plan --fingerprint)" = "$(fingerprints "$RINGTRUE" run padded --plan $plan --fingerprint)" ] ||
+            fail "NaN in padding reaches a result"
+    done
+    ok "$RINGTRUE" run nan --relayout zigzag --ranks 3 --cu-seqlens-padded none -o clean
+    cmp clean/rank1.safetensors start/rank1.safetensors || fail "NaN in padding reaches another layout"
+    # As a list with -1, for a spec that names the tensor.
+    ok "$RINGTRUE" info nan
+    sed -n '/^{/,$p' stdout.txt | sed '/"cu_seqlens_\(k_\)\{0,1\}padded": \[/,/\]/d; s/^ *"layout": .*/"layout": {"positions": "pos"},/' >list.json
+    ok "$RINGTRUE" check nan --spec list.json
+    grep '^  ' stdout.txt | cmp - clean.rows || fail "a list with -1"
+fi
+# A global dump may be padded, too: its rows are those of the padded sequence.
+ok "$RINGTRUE" run back --relayout contiguous --ranks 1 --cu-seqlens-padded 0,12,16,20,32 -o one
+mkdir global
+mv one/rank0.safetensors global/all.safetensors
+ok "$RINGTRUE" check global
+[ "$(prints_of global)" = "$want" ] || fail "other bits in a global padded dump"
+
+# What belongs to the scores goes along: each rank's own queries of a bias, what has no queries with rank 0.
+for shape in bhss 111s; do
+    ok "$RINGTRUE" gen --batch 2 --seqlen 11 --heads 2 --dim 4 --dtype f32 --mask causal --sink --bias $shape --cu-seqlens 0,4,11 --force -o scores
+    ok "$RINGTRUE" run scores --layout striped --ranks 3 --plan ring --force -o scored
+    want=$(prints_of scored)
+    [ "$(echo "$want" | wc -l)" -eq 11 ] || fail "dsink and dbias"
+    ok "$RINGTRUE" run scored --relayout zigzag-doc --ranks 2 --cu-seqlens-padded 0,8,16 --force -o moved
+    [ "$(prints_of moved)" = "$want" ] || fail "other bits of the scores, bias $shape"
+    [ "$(fingerprints "$RINGTRUE" run moved --plan ring --ranks 1 --layout contiguous --cu-seqlens-padded none --fingerprint)" = \
+        "$(fingerprints "$RINGTRUE" run scored --plan ring --ranks 1 --layout contiguous --fingerprint)" ] || fail "another sink or bias $shape"
+    ok "$RINGTRUE" run moved --relayout striped --ranks 3 --cu-seqlens-padded none --force -o again
+    for r in 0 1 2; do
+        cmp "again/rank$r.safetensors" "scored/rank$r.safetensors" || fail "rank $r with bias $shape is not what it was"
+    done
+done
+
+# The names and axes of the dump are kept.
+ok "$RINGTRUE" info start
+sed -n '/^{/,$p' stdout.txt | sed 's/^ *"order": .*/"order": "bshd", "tensors": {"lse": "softmax_lse"},/' >names.json
+refuse 3 "tensor 'softmax_lse'" "$RINGTRUE" run start --relayout striped --spec names.json -o never
+
+# What cannot be.
+refuse 2 '--relayout needs -o FOLDER' "$RINGTRUE" run start --relayout striped
+refuse 2 'no --plan' "$RINGTRUE" run start --relayout striped --plan ring -o never
+expect 2 mpi 2 "$RINGTRUE" run start --relayout striped -o never
+says '--relayout runs in one process'
+refuse 2 'layout snake is unknown' "$RINGTRUE" run start --relayout snake -o never
+refuse 3 "exists" "$RINGTRUE" run start --relayout striped -o back
+refuse 2 'needs each document of seqlen divisible by 6, but number 0 has 9' "$RINGTRUE" run start --relayout zigzag-doc --remainder refuse -o never
+absent never
+# A spec's padding is checked as strictly as the rest.
+ok "$RINGTRUE" info padded
+sed -n '/^{/,$p' stdout.txt >padded.json
+sed '/_padded/,/\]/s/^ *12,$/8,/' padded.json >tight.json
+refuse 3 'its 9 tokens need 9' "$RINGTRUE" check padded --spec tight.json
+sed '/"cu_seqlens_padded": \[/,/\]/d' padded.json >half.json
+refuse 3 'is given without' "$RINGTRUE" check padded --spec half.json
