@@ -330,11 +330,17 @@ rt_status t_plan_create(rt_context *ctx, const rt_problem *p, const rt_layout *l
 
 static rt_transport run_transport;
 static rt_trace *run_trace;
+static const char *run_arithmetic = "f64";
 
 void t_run_with(rt_transport transport, rt_trace *trace)
 {
     run_transport = transport;
     run_trace = trace;
+}
+
+void t_run_in(const char *arithmetic)
+{
+    run_arithmetic = arithmetic;
 }
 
 rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how *how, bool backward,
@@ -361,7 +367,8 @@ rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how
                           .backward = backward,
                           .transport = run_transport,
                           .trace = run_trace};
-    st = rt_run(ctx, comm != NULL ? comm : alone, t->p, &l, &plan, rt_arithmetic_find("f64"), &io, stats);
+    st = rt_run(ctx, comm != NULL ? comm : alone, t->p, &l, &plan, rt_arithmetic_find(run_arithmetic), &io,
+                stats);
     omp_set_num_threads(threads);
     rt_plan_reset(&plan);
 reset_layout:

@@ -57,6 +57,9 @@ void t_run_with(rt_transport transport, rt_trace *trace);
 /* The same, alone, which must succeed and store every row of every result exactly once. */
 void t_run(t_tensors *t, const t_how *how);
 
+/* The arithmetic of the runs from now on, "f64" at first. */
+void t_run_in(const char *arithmetic);
+
 /* Truth, and how far from it arithmetic f64 may be (runner.c derives it). */
 void t_reference(const t_tensors *in, t_tensors *want, t_tensors *bound);
 /* The largest |got - want| / bound over a result; infinite where a NaN, an infinity or an empty row is not

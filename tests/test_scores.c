@@ -241,12 +241,12 @@ static void reference(const t_tensors *in, truth *t)
 }
 
 /* The inputs are below 6: with scores below 60 an error of a score is below 200 u, of a weight likewise. */
-static void check_close(const t_tensors *got, const truth *want, const char *what, int mods)
+static void check_close(const t_tensors *got, const truth *want, long double u, const char *what, int mods)
 {
     for (int id = RT_LSE; id < RT_RESULT_COUNT; id++)
         for (int64_t e = 0; e < count_of(got->p, id); e++) {
             const double g = got->x[id][e];
-            const long double w = want->x[id][e], tol = 0x1p-53L * 400 * (want->mass[id][e] + 4);
+            const long double w = want->x[id][e], tol = u * 400 * (want->mass[id][e] + 4);
             if (!(fabsl((long double)g - w) <= tol) && !(isinf(g) && isinf((double)w) && g < 0 && w < 0))
                 fail_msg("%s, scores %d: %s[%lld] is %.17g, not %.17Lg", what, mods,
                          rt_tensor_name((rt_tensor_id)id), (long long)e, g, w);
@@ -265,10 +265,16 @@ static void one_problem(int which, int mods, const char *shape, bool hides, cons
     truth want;
     truth_create(&p, &want);
     reference(&t, &want);
-    t_run(&t, how);
-    char what[80];
-    snprintf(what, sizeof what, "base %d, bias %s, %s P %d", which, shape, how->plan, (int)how->ranks);
-    check_close(&t, &want, what, mods);
+    for (int x = 0; x < 2; x++) {
+        const char *arith = x == 0 ? "f64" : "f32";
+        char what[80];
+        snprintf(what, sizeof what, "%s, base %d, bias %s, %s P %d", arith, which, shape, how->plan,
+                 (int)how->ranks);
+        t_run_in(arith);
+        t_run(&t, how);
+        check_close(&t, &want, x == 0 ? 0x1p-53L : 0x1p-24L, what, mods);
+    }
+    t_run_in("f64");
     truth_free(&want);
     t_tensors_free(&t);
     free_scores(&p);
@@ -381,9 +387,8 @@ static void rows_that_see_nothing_have_the_sink(void **state)
 }
 
 /* A NaN in v of a key: the outputs of the queries that see and keep it are NaN in that element, no other. */
-static void a_nan_in_v_reaches_what_keeps_it(void **state)
+static void nan_in_v(const char *arith)
 {
-    (void)state;
     rt_problem p = base(0);
     add_scores(&p, BIAS | DROP | CAP, "bhss", true);
     t_tensors t;
@@ -391,7 +396,9 @@ static void a_nan_in_v_reaches_what_keeps_it(void **state)
     t_fill(&t, RT_FAMILY_GAUSSIAN, 5);
     const int64_t b = 1, g = 1, j = 3, group = p.heads_q / p.heads_kv;
     t_row(&t, RT_V, b, j, g)[2] = T_NAN;
+    t_run_in(arith);
     t_run(&t, &hows[1]);
+    t_run_in("f64");
     int64_t reached = 0;
     for (int64_t i = 0; i < p.seqlen_q; i++)
         for (int64_t h = 0; h < p.heads_q; h++)
@@ -415,6 +422,13 @@ static void a_nan_in_v_reaches_what_keeps_it(void **state)
         assert_true(!isnan(t.x[RT_DV][e]));
     t_tensors_free(&t);
     free_scores(&p);
+}
+
+static void a_nan_in_v_reaches_what_keeps_it(void **state)
+{
+    (void)state;
+    nan_in_v("f64");
+    nan_in_v("f32");
 }
 
 static void a_plan_gives_the_same_bits_with_any_threads(void **state)
@@ -453,9 +467,8 @@ static void slopes_are_the_usual_ones(void **state)
             int64_t m = 1;
             while (2 * m <= heads[n])
                 m *= 2;
-            const long double power =
-                h < m ? -8.0L * (long double)(h + 1) / (long double)m
-                      : -8.0L * (long double)(2 * (h - m) + 1) / (long double)(2 * m);
+            const long double power = h < m ? -8.0L * (long double)(h + 1) / (long double)m
+                                            : -8.0L * (long double)(2 * (h - m) + 1) / (long double)(2 * m);
             t_assert_bits_eq(rt_alibi_standard(h, heads[n]), (double)(float)exp2l(power));
         }
 }
@@ -472,7 +485,8 @@ static void alibi_is_an_exact_sum_of_two(void **state)
         const double high = rt_score_alibi(&p, h, i, j, &low);
         /* both factors in pieces of 27 bits: every product and sum below is exact in 64 bits */
         const double top = (double)(float)slopes[h], rest = slopes[h] - top;
-        const long double a = -(long double)top * (long double)(i - j), c = -(long double)rest * (long double)(i - j);
+        const long double a = -(long double)top * (long double)(i - j),
+                          c = -(long double)rest * (long double)(i - j);
         assert_true(fabsl((a - (long double)high) + c - (long double)low) <= 0);
     }
 }

@@ -12,15 +12,15 @@ extern "C" {
 
 /** The tensors of a dump, in the order in which they are judged. */
 typedef enum {
-    RT_Q = 0, /**< (B, Sq, Hq, D) */
-    RT_K,     /**< (B, Sk, Hkv, D) */
-    RT_V,     /**< (B, Sk, Hkv, Dv) */
-    RT_DOUT,  /**< (B, Sq, Hq, Dv), the gradient that arrives at the output */
-    RT_LSE,   /**< (B, Hq, Sq), natural log of the sum of exponentials */
-    RT_OUT,   /**< (B, Sq, Hq, Dv) */
-    RT_DQ,    /**< (B, Sq, Hq, D) */
-    RT_DK,    /**< (B, Sk, Hkv, D) */
-    RT_DV,    /**< (B, Sk, Hkv, Dv) */
+    RT_Q = 0,        /**< (B, Sq, Hq, D) */
+    RT_K,            /**< (B, Sk, Hkv, D) */
+    RT_V,            /**< (B, Sk, Hkv, Dv) */
+    RT_DOUT,         /**< (B, Sq, Hq, Dv), the gradient that arrives at the output */
+    RT_LSE,          /**< (B, Hq, Sq), natural log of the sum of exponentials */
+    RT_OUT,          /**< (B, Sq, Hq, Dv) */
+    RT_DQ,           /**< (B, Sq, Hq, D) */
+    RT_DK,           /**< (B, Sk, Hkv, D) */
+    RT_DV,           /**< (B, Sk, Hkv, Dv) */
     RT_TENSOR_COUNT, /**< those above have a row for each token and head; not those below */
 
     /* results of a problem with a sink or a bias; as rows (batch, position, head) of `width` elements: */

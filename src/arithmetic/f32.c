@@ -1,6 +1,7 @@
 /* Arithmetic f32: binary32 tiles for previews and teaching: how states join and rows end.  Nothing is
  * promised about bits. */
 #include "arithmetic/f32.h"
+#include "arithmetic/score.h"
 
 #include <string.h>
 
@@ -29,7 +30,8 @@ static int f32_parts(rt_payload payload, const rt_problem *p, int64_t width[RT_M
         return 4;
     case RT_PAYLOAD_DQ:
         width[0] = packed(p->dim);
-        return 1;
+        width[1] = p->seqlen_k;
+        return rt_wants_dbias(p) ? 2 : 1;
     case RT_PAYLOAD_Q:
     case RT_PAYLOAD_COUNT:
     default:
@@ -137,18 +139,27 @@ static void f32_land(rt_payload payload, const rt_problem *p, int64_t rows,
         rt_f32_join(rows, p->dim_v, in[0], in[1], in[2], present[0], present[1], present[2]);
         return;
     }
-    for (int k = 0; k < parts; k++)
+    for (int k = 0; k < (payload == RT_PAYLOAD_DQ ? 1 : parts); k++)
         combine(rows * width[k], 1.0f, in[k], 1.0f, present[k]);
+    for (int64_t i = 0; payload == RT_PAYLOAD_DQ && parts == 2 && i < rows * width[1]; i++)
+        present[1][i] = in[1][i] + present[1][i];
 }
 
 static rt_status f32_finish(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
                             const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
                             double *out, double *lse)
 {
-    (void)b, (void)h, (void)pos;
-    const int64_t Dv = f->problem->dim_v;
-    const double m = *state[1], l = *state[2], inverse = 1.0 / l;
+    (void)b, (void)pos;
+    const rt_problem *p = f->problem;
+    const int64_t Dv = p->dim_v;
+    double m = *state[1], l = *state[2], c = 1;
     const bool empty = rt_is_minus_inf(m);
+    if (p->sink != NULL && !empty) {
+        double natural = RT_F32_LN2 * m;
+        c = rt_score_join_sink(p->sink[h], &natural, &l);
+        m = natural / RT_F32_LN2;
+    }
+    const double inverse = c / (l * rt_score_keep(p));
     float x[CHUNK];
     for (int64_t i = 0; i < Dv; i += CHUNK) {
         const int64_t n = rt_min64(CHUNK, Dv - i);
@@ -156,7 +167,7 @@ static rt_status f32_finish(const rt_finish *f, int64_t b, int64_t h, int64_t po
         for (int64_t d = 0; d < n; d++)
             out[i + d] = empty ? 0.0 : (double)x[d] * inverse;
     }
-    *lse = empty ? -RT_INF : RT_F32_LN2 * m + rt_log_scalar(l);
+    *lse = !empty ? RT_F32_LN2 * m + rt_log_scalar(l) : p->sink != NULL ? p->sink[h] : -RT_INF;
     if (row == NULL)
         return RT_OK;
     double sum[4] = {0, 0, 0, 0};
@@ -177,6 +188,10 @@ static rt_status f32_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t
 {
     (void)b, (void)head, (void)pos;
     const int64_t width = t == RT_DV ? f->problem->dim_v : f->problem->dim;
+    if (t >= RT_DSINK) {
+        memcpy(out, parts[0], (size_t)(t == RT_DBIAS ? f->problem->seqlen_k : 1) * sizeof *out);
+        return RT_OK;
+    }
     float x[CHUNK];
     for (int64_t i = 0; i < width; i += CHUNK) {
         const int64_t n = rt_min64(CHUNK, width - i);
@@ -185,6 +200,20 @@ static rt_status f32_finish_gradient(const rt_finish *f, rt_tensor_id t, int64_t
             out[i + d] = (double)x[d];
     }
     return RT_OK;
+}
+
+static void f32_share_sink(const rt_problem *p, int64_t h, const double *const row[RT_MAX_PARTS],
+                           double *share)
+{
+    const double m = *row[1];
+    *share = rt_is_minus_inf(m) ? 0 : -(rt_exp_scalar(p->sink[h] - RT_F32_LN2 * m) / *row[2] * *row[3]);
+}
+
+static void f32_sum(rt_tensor_id t, const rt_problem *p, const double *const in[RT_MAX_PARTS],
+                    double *const sum[RT_MAX_PARTS])
+{
+    for (int64_t i = 0; i < (t == RT_DSINK ? 1 : p->seqlen_k); i++)
+        sum[0][i] += in[0][i];
 }
 
 /* ---- what forward and backward share
@@ -255,4 +284,9 @@ const rt_arithmetic_ops rt_arithmetic_f32 = {.name = "f32",
                                              .backward = rt_f32_backward,
                                              .land = f32_land,
                                              .finish = f32_finish,
-                                             .finish_gradient = f32_finish_gradient};
+                                             .finish_gradient = f32_finish_gradient,
+                                             .scores = true,
+                                             .dbias_part = 1,
+                                             .sink_share = 1,
+                                             .share_sink = f32_share_sink,
+                                             .sum = f32_sum};

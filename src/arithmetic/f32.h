@@ -4,7 +4,7 @@
  * short polynomial. Parts of a payload, in doubles (a part marked * holds two floats a double, padded with
  * zeros): STATE  acc[Dv]*  m[1]  l[1]     unnormalised output, running maximum (base 2), sum of 2^(s - m)
  *   DO     dout[Dv]  m[1]  l[1]  delta[1]
- *   DQ     dq[D]*
+ *   DQ     dq[D]*  dbias[Sk]      the second only where dBias is a result
  *   DKV    dk[D]*  dv[Dv]*
  * so that a state or a gradient weighs on the wire what its floats weigh. */
 #ifndef RT_ARITHMETIC_F32_H

@@ -2,6 +2,8 @@
  *
  * forward was  s = alpha q.k, P = 2^(s - m) / l, O = P V;  so now, with delta = dO.O of the whole row:
  *   dV += P^T dO      dP = dO V^T      dS = P o (dP - delta)      dQ += scale dS K      dK += scale dS^T Q
+ * With dropout, P is M P / keep in the first and dP is M dP / keep; with a softcap, dS also has its slope; dS is
+ * what a pair adds to dBias.
  * A unit of work is one (batch, key head, key block): it owns its dK and dV and takes turns at the dQ of
  * each row block.
  */
@@ -10,6 +12,7 @@
 #include <string.h>
 
 #include "arithmetic/f32.h"
+#include "arithmetic/score.h"
 #include "arithmetic/turns.h"
 
 enum { Q = 256, K = 512, LD = K + 16 };
@@ -39,6 +42,7 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
                    int64_t nk)
 {
     const rt_tile_data *t = f->t;
+    const rt_problem *p = t->problem;
     for (int64_t i = row0; i < row0 + nq; i++) {
         const bool p_bad = isnan(*rt_part_at(&t->row[1], b, h, i)),
                    dout_bad = rt_f32_bad(&f->dout, b, h, i);
@@ -46,10 +50,15 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
             continue;
         const double *dout = rt_part_at(&t->row[0], b, h, i);
         for (int64_t j = key0; j < key0 + nk; j++) {
-            if (!rt_blocks_visible(&f->blocks, b, i, j))
+            if (!rt_blocks_visible(&f->blocks, b, i, j) ||
+                rt_score_hides(p, b, h, t->q_pos[i], t->k_pos[j]))
                 continue;
+            if (rt_wants_dbias(p))
+                rt_part_at(&t->dq[1], b, h, i)[t->k_pos[j]] = RT_NAN;
             fill_nan(rt_f32_packed(&t->dq[0], b, h, i), f->q.width);
             fill_nan(rt_f32_packed(&t->dkv[0], b, g, j), f->q.width);
+            if (!rt_dropout_keep(p, b, h, t->q_pos[i], t->k_pos[j]))
+                continue;
             float *dv = rt_f32_packed(&t->dkv[1], b, g, j);
             for (int64_t d = 0; (p_bad || dout_bad) && d < f->v.width; d++)
                 if (p_bad || !isfinite((float)dout[d]))
@@ -65,19 +74,40 @@ static bool gradient_row(const tile *f, int64_t b, int64_t h, int64_t row, bool 
     const rt_tile_data *t = f->t;
     const double m = *rt_part_at(&t->row[1], b, h, row), l = *rt_part_at(&t->row[2], b, h, row);
     const float delta = (float)*rt_part_at(&t->row[3], b, h, row);
+    const rt_problem *problem = t->problem;
+    const int64_t *k_pos = t->k_pos + key0, i = t->q_pos[row];
+    const bool bends = rt_score_bends(problem), drops = problem->dropout > 0;
+    double slope[K];
+    uint8_t keep[K];
     if (!isfinite(m)) { /* an empty row, or one that poison() answers for */
         memset(p, 0, (size_t)nk * sizeof *p);
         memset(ds, 0, (size_t)nk * sizeof *ds);
         return isnan(m);
     }
+    if (bends)
+        rt_score_row_floats(problem, b, h, i, k_pos, nk, p, slope);
     if (cut) {
         rt_f32_mask_row(&f->blocks, b, row, key0, nk, (float)-RT_INF, p);
         /* where dP overflowed, P = 0 alone would not keep a hidden key out */
         rt_f32_mask_row(&f->blocks, b, row, key0, nk, 0, ds);
     }
+    for (int64_t j = 0; problem->bias != NULL && j < nk; j++) /* likewise */
+        ds[j] = rt_is_minus_inf((double)p[j]) ? 0 : ds[j];
+    const float more = (float)(1.0 / rt_score_keep(problem));
+    if (drops)
+        rt_dropout_row(problem, b, h, i, k_pos, nk, keep);
+    for (int64_t j = 0; drops && j < nk; j++)
+        ds[j] = keep[j] != 0 ? ds[j] * more : 0;
     f->kernels->gradient(p, ds, nk, (float)m, (float)(1.0 / l), isfinite(delta) ? delta : 0);
+    for (int64_t j = 0; drops && j < nk; j++)
+        p[j] = keep[j] != 0 ? p[j] * more : 0;
+    for (int64_t j = 0; bends && j < nk; j++)
+        ds[j] *= (float)slope[j];
     if (!isfinite(delta))
         memset(ds, 0, (size_t)nk * sizeof *ds);
+    double *dbias = rt_wants_dbias(problem) ? rt_part_at(&t->dq[1], b, h, row) : NULL;
+    for (int64_t j = 0; dbias != NULL && j < nk; j++) /* these keys are no other thread's */
+        dbias[k_pos[j]] += (double)ds[j];
     return !isfinite(delta);
 }
 
@@ -176,6 +206,9 @@ rt_status rt_f32_backward(rt_context *ctx, const rt_tile_data *t)
     rt_status st = store == NULL || f.turns.turn == NULL ? RT_ERR_NOMEM : convert(ctx, &f);
     if (st != RT_OK)
         goto free_rows;
+    for (int64_t b = 0; b < p->batch && t->fresh_q && rt_wants_dbias(p); b++)
+        for (int64_t h = t->q_head0; h < t->q_head1; h++)
+            zero_rows(&t->dq[1], b, h, 0, t->n_q);
     const int64_t units = p->batch * f.heads * f.blocks.n_kb;
 #pragma omp parallel if (units > 1) default(none) shared(f, store, units, floats)
     {

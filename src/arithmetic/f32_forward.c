@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "arithmetic/f32.h"
+#include "arithmetic/score.h"
 
 enum {
     Q = 1024,
@@ -59,15 +60,29 @@ static void poison(const tile *f, int64_t b, int64_t h, int64_t g, int64_t row0,
     const int64_t Dv = f->v.width;
     for (int64_t i = 0; i < nq; i++)
         for (int64_t j = 0; j < nk; j++) {
-            if (!rt_blocks_visible(&f->blocks, b, row0 + i, key0 + j))
+            const int64_t i_pos = f->t->q_pos[row0 + i], j_pos = f->t->k_pos[key0 + j];
+            if (!rt_blocks_visible(&f->blocks, b, row0 + i, key0 + j) ||
+                rt_score_hides(f->t->problem, b, h, i_pos, j_pos))
                 continue;
             if (rt_f32_bad(&f->q, b, h, row0 + i) || rt_f32_bad(&f->k, b, g, key0 + j))
                 w->row_nan[i] = true;
+            if (!rt_f32_bad(&f->v, b, g, key0 + j) || !rt_dropout_keep(f->t->problem, b, h, i_pos, j_pos))
+                continue;
             const double *v = rt_part_at(&f->t->v, b, g, key0 + j);
-            for (int64_t d = 0; rt_f32_bad(&f->v, b, g, key0 + j) && d < Dv; d++)
+            for (int64_t d = 0; d < Dv; d++)
                 if (!isfinite((float)v[d]))
                     w->acc[i * Dv + d] = (float)RT_NAN;
         }
+}
+
+/* Weights of the keys that dropout takes out of a row become 0; the sum l keeps them. */
+static void drop_row(const rt_problem *p, int64_t b, int64_t h, int64_t i, const int64_t *k_pos, int64_t n,
+                     float *w)
+{
+    uint8_t keep[K];
+    rt_dropout_row(p, b, h, i, k_pos, n, keep);
+    for (int64_t j = 0; j < n; j++)
+        w[j] = keep[j] != 0 ? w[j] : 0;
 }
 
 static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratch *w)
@@ -75,6 +90,7 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
     const rt_tile_data *t = f->t;
     const int64_t g = h / (t->problem->heads_q / t->problem->heads_kv), D = f->q.width, Dv = f->v.width;
     const int64_t row0 = qb * f->rows, nq = rt_min64(f->rows, t->n_q - row0);
+    const bool bends = rt_score_bends(t->problem), drops = t->problem->dropout > 0;
     for (int64_t i = 0; i < nq; i++) {
         w->m[i] = (float)-RT_INF;
         w->l[i] = 0;
@@ -96,12 +112,18 @@ static void forward_unit(const tile *f, int64_t b, int64_t h, int64_t qb, scratc
             cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, keys, dim, f->alpha,
                         rt_f32_at(&f->q, b, h, x.row0), dim, rt_f32_at(&f->k, b, g, key0 + x.j0), dim, 0.0f,
                         w->s, LD);
+            const int64_t *k_pos = t->k_pos + key0 + x.j0;
             for (int64_t i = 0; i < n; i++) {
+                if (bends)
+                    rt_score_row_floats(t->problem, b, h, t->q_pos[x.row0 + i], k_pos, keys, w->s + i * LD,
+                                        NULL);
                 if (x.cut)
                     rt_f32_mask_row(&f->blocks, b, x.row0 + i, key0 + x.j0, keys, (float)-RT_INF,
                                     w->s + i * LD);
                 softmax_row(f->kernels, w->s + i * LD, keys, Dv, &w->m[i0 + i], &w->l[i0 + i],
                             w->acc + (i0 + i) * Dv);
+                if (drops)
+                    drop_row(t->problem, b, h, t->q_pos[x.row0 + i], k_pos, keys, w->s + i * LD);
             }
             cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, dim_v, keys, 1.0f, w->s, LD,
                         rt_f32_at(&f->v, b, g, key0 + x.j0), dim_v, 1.0f, w->acc + i0 * Dv, dim_v);

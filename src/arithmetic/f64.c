@@ -150,15 +150,6 @@ static void f64_land(rt_payload payload, const rt_problem *p, int64_t rows,
             present[k][i] = in[k][i] + present[k][i];
 }
 
-/* The sink joins a row that sees keys: m and l move on; what is returned scales acc. */
-static double join_sink(double sink, double *m, double *l)
-{
-    const double top = sink > *m ? sink : *m, c = rt_exp_scalar(*m - top);
-    *l = *l * c + rt_exp_scalar(sink - top);
-    *m = top;
-    return c;
-}
-
 static rt_status f64_finish_row(const rt_finish *f, int64_t b, int64_t h, int64_t pos,
                                 const double *const state[RT_MAX_PARTS], double *const row[RT_MAX_PARTS],
                                 double *out, double *lse)
@@ -169,7 +160,7 @@ static rt_status f64_finish_row(const rt_finish *f, int64_t b, int64_t h, int64_
     double m = *state[1], l = *state[2], c = 1;
     const bool empty = rt_is_minus_inf(m);
     if (p->sink != NULL && !empty)
-        c = join_sink(p->sink[h], &m, &l);
+        c = rt_score_join_sink(p->sink[h], &m, &l);
     rt_f64_finish(Dv, state[0], m, l, out, lse);
     if (p->sink != NULL && empty)
         *lse = p->sink[h];

@@ -28,6 +28,13 @@ static inline bool rt_score_hides(const rt_problem *p, int64_t b, int64_t h, int
 void rt_score_row(const rt_problem *p, int64_t b, int64_t h, int64_t i, const int64_t *k_pos, int64_t n,
                   double *s, double *slope);
 
+/* The same for scores in base 2, s log2 e, kept as floats: done in doubles, in place. */
+void rt_score_row_floats(const rt_problem *p, int64_t b, int64_t h, int64_t i, const int64_t *k_pos,
+                         int64_t n, float *s, double *slope);
+
+/* The sink joins a row that sees keys, l = sum exp(s - m): m and l move on; what is returned scales acc. */
+double rt_score_join_sink(double sink, double *m, double *l);
+
 /* x[c] <- tanh(x[c]), each within 1 ulp (SLEEF u10), chosen as rt_exp_vector. */
 void rt_tanh_vector(double *x, int64_t n);
 
