@@ -12,7 +12,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "this version needs a 
 /* Loops that are compiled for AVX2 too and chosen at run time; the same operations, so the same bits. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&   \
     !defined(__SANITIZE_THREAD__)
-#define WIDE __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#define WIDE __attribute__((target_clones("avx2", "default")))
 #else
 #define WIDE
 #endif
