@@ -139,6 +139,7 @@ set(RT_CLI_SOURCES
   src/cli/options.c
   src/cli/scores.c
   src/cli/options_declare.c
+  src/cli/options_parse.c
   src/cli/gen.c
   src/cli/run.c
   src/cli/layout.c

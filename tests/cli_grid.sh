@@ -2,6 +2,7 @@
 # grid: positions of a layout and process groups, as text and as JSON; what it prints is a list that layouts read.
 set -eu
 . "$RT_SOURCE_DIR/tests/cli_common.sh"
+export OMP_NUM_THREADS=1 # small problems: more threads would only wait
 
 grid() { ok "$RINGTRUE" grid "$@"; }
 

@@ -2,6 +2,7 @@
 # run --relayout: a dump in another layout, there and back, bit by bit; padding with NaN reaches nothing.
 set -eu
 . "$RT_SOURCE_DIR/tests/cli_common.sh"
+export OMP_NUM_THREADS=1 # small problems: more threads would only wait
 
 prints_of() { # DUMP: its fingerprints, by original position
     fingerprints "$RINGTRUE" info "$1" --fingerprint
@@ -111,6 +112,18 @@ done
 ok "$RINGTRUE" info start
 sed -n '/^{/,$p' stdout.txt | sed 's/^ *"order": .*/"order": "bshd", "tensors": {"lse": "softmax_lse"},/' >names.json
 refuse 3 "tensor 'softmax_lse'" "$RINGTRUE" run start --relayout striped --spec names.json -o never
+
+# gen writes a layout at once: the same numbers as in order.
+ok "$RINGTRUE" gen --batch 2 --seqlen 23 --heads 4 --kv-heads 2 --dim 8 --dim-v 4 --mask causal --cu-seqlens 0,9,9,12,23 --layout zigzag-doc \
+    --ranks 3 --cu-seqlens-padded 0,12,18,24,36 -o born
+ok "$RINGTRUE" diff born in
+prints 'SAME BITS'
+ok "$RINGTRUE" info born
+prints '# layout    zigzag-doc, P 3, one file per rank'
+[ "$(fingerprints "$RINGTRUE" run born --plan single --fingerprint)" = "$(fingerprints "$RINGTRUE" run in --plan single --ranks 3 --layout zigzag-doc --cu-seqlens-padded 0,12,18,24,36 --fingerprint)" ] ||
+    fail "another result from what gen laid out"
+refuse 2 'need --layout or --ranks' "$RINGTRUE" gen --seqlen 8 --remainder last -o never
+refuse 2 'must divide the 2 ranks' "$RINGTRUE" gen --seqlen 8 --layout usp:ulysses=3 --ranks 2 -o never
 
 # What cannot be.
 refuse 2 '--relayout needs -o FOLDER' "$RINGTRUE" run start --relayout striped

@@ -40,6 +40,9 @@ rt_status rt_cli_layout(rt_cli *c, const rt_problem *p, const rt_dump *from, rt_
  * differ; how many. */
 int64_t rt_cli_position_decls(const rt_layout *l, int32_t r, rt_tensor_decl *decl);
 void rt_cli_positions(const rt_layout *l, rt_side side, int32_t r, int64_t *list);
+/* Write a dump into -o in another layout, complete or not at all; adds the bytes to *written. */
+rt_status rt_cli_write_ranks(rt_cli *c, const rt_dump *in, const rt_layout *l,
+                             uint64_t *written) RT_NODISCARD;
 /* Write the layout that rt_cli_layout made from the same dump into a spec. */
 rt_status rt_cli_layout_spec(rt_cli *c, const rt_dump *from, const rt_layout *l,
                              rt_spec *spec) RT_NODISCARD;

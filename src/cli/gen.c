@@ -1,4 +1,5 @@
-/* ringtrue gen: inputs from a seed, and with --results the results that have a closed form, as a global dump. */
+/* ringtrue gen: inputs from a seed, and with --results the results that have a closed form, as a global dump or one
+ * file per rank of a layout. */
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,8 +89,10 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
                                        .ndim = 1,
                                        .shape = {p->heads_q}};
     if (p->bias != NULL)
-        decl[all++] = (rt_tensor_decl){
-            .name = "bias", .dtype = o->dtype, .ndim = 4, .shape = {shape[0], shape[1], shape[2], shape[3]}};
+        decl[all++] = (rt_tensor_decl){.name = "bias",
+                                       .dtype = o->dtype,
+                                       .ndim = 4,
+                                       .shape = {shape[0], shape[1], shape[2], shape[3]}};
     rt_file_writer file;
     RT_TRY(rt_file_create(c->ctx, path, decl, all, spec, &file));
     for (int64_t i = 0; i < n; i++)
@@ -111,6 +114,22 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
     return rt_file_finish(c->ctx, &file);
 }
 
+/* The global dump in `folder`, by ranks in -o. */
+static rt_status spread(rt_cli *c, const char *folder)
+{
+    rt_dump d;
+    rt_layout l;
+    uint64_t written = 0;
+    RT_TRY(rt_dump_open(c->ctx, &folder, 1, NULL, &d));
+    rt_status st = rt_cli_layout(c, &d.spec.problem, &d, &l);
+    if (st == RT_OK) {
+        st = rt_cli_write_ranks(c, &d, &l, &written);
+        rt_layout_reset(&l);
+    }
+    rt_dump_close(&d);
+    return st;
+}
+
 rt_status rt_cli_gen(rt_cli *c)
 {
     const rt_options *o = c->o;
@@ -124,9 +143,20 @@ rt_status rt_cli_gen(rt_cli *c)
     RT_TRY(rt_options_problem(c->ctx, o, &p));
     rt_spec spec = {0};
     char *text = NULL, *aside = NULL, path[4096];
+    const bool by_ranks = o->has_layout || o->has_ranks;
+    rt_layout l = {0};
     rt_status st = rt_generate_check(c->ctx, o->family, &p, o->dtype);
+    if (st == RT_OK) /* before anything is written */
+        st = rt_cli_layout(c, &p, NULL, &l);
+    rt_layout_reset(&l);
     if (st != RT_OK)
         goto reset_problem;
+    if (!by_ranks && (o->has_remainder || o->n_padded_q > 0 || o->n_padded_k > 0)) {
+        st = rt_fail(c->ctx, RT_ERR_ARG,
+                     "--remainder and --cu-seqlens-padded need --layout or --ranks: gen writes tokens in "
+                     "order else");
+        goto reset_problem;
+    }
     st = rt_spec_init(c->ctx, &p, o->dtype, &spec);
     if (st != RT_OK)
         goto reset_problem;
@@ -148,7 +178,9 @@ rt_status rt_cli_gen(rt_cli *c)
         st = rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", o->output);
     if (st == RT_OK)
         st = write_file(c, &p, path, text);
-    if (st == RT_OK)
+    if (st == RT_OK && by_ranks)
+        st = spread(c, aside);
+    if (st == RT_OK && !by_ranks)
         st = rt_folder_commit(c->ctx, o->output, o->force, &aside);
     else
         rt_folder_abandon(&aside);

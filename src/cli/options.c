@@ -1,5 +1,6 @@
 /* The one table of flags. */
 #include "cli/options.h"
+#include "cli/options_parse.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -52,16 +53,16 @@ static const struct {
     {"dropout-seed", 1085, "N", PROBLEM, "the seed of dropout (default 1)"},
     {"plan", 1015, "NAME", RUN | PLAN | CHECK,
      "the algorithm; plan --list names them (default: the spec's, else single)"},
-    {"layout", 1016, "NAME", RUN | PLAN | GRID,
+    {"layout", 1016, "NAME", GEN | RUN | PLAN | GRID,
      "contiguous, zigzag, striped:stripe=2, ..; grid --list names them (default: the spec's, else "
      "contiguous)"},
-    {"cu-seqlens-padded", 1070, "LIST", RUN | PLAN | GRID,
+    {"cu-seqlens-padded", 1070, "LIST", GEN | RUN | PLAN | GRID,
      "offsets of the documents in padded tensors, or none (default: the spec's)"},
-    {"cu-seqlens-k-padded", 1071, "LIST", RUN | PLAN | GRID,
+    {"cu-seqlens-k-padded", 1071, "LIST", GEN | RUN | PLAN | GRID,
      "the same of the keys (default: cu-seqlens-padded)"},
-    {"remainder", 1017, "RULE", RUN | PLAN | GRID,
+    {"remainder", 1017, "RULE", GEN | RUN | PLAN | GRID,
      "who holds the remainder: spread (default), ceil, last, refuse"},
-    {"ranks", 1018, "P", RUN | PLAN | GRID, "context-parallel ranks P (default: the spec's, else 1)"},
+    {"ranks", 1018, "P", GEN | RUN | PLAN | GRID, "context-parallel ranks P (default: the spec's, else 1)"},
     {"arith", 1019, "NAME", RUN | BENCH,
      "f64 (default), f32 (fast), exact (correctly rounded); bench: a list (default: all)"},
     {"out-dtype", 1020, "NAME", RUN,
@@ -109,7 +110,8 @@ static const struct {
     {"warmup", 1041, "N", BENCH, "repetitions before them that are not timed (default 1)"},
     {"peer", 1042, NULL, BENCH,
      "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
-    {"ring", 1063, NULL, BENCH, "a ring step of the executor against MPI_Sendrecv; under mpirun -n 2 or more"},
+    {"ring", 1063, NULL, BENCH,
+     "a ring step of the executor against MPI_Sendrecv; under mpirun -n 2 or more"},
     {"svg", 1060, "FILE", PLAN, "draw the plan: mask by rank, who computes what when, messages as arrows"},
     {"trace", 1061, "FILE", RUN,
      "what happened when, for ui.perfetto.dev: tiles, waits, messages of all processes"},
@@ -140,7 +142,8 @@ static const struct {
     {"diff", "ringtrue diff A B [flags]",
      "Bits and ulps between two files, or two dumps by original position.", DIFF},
     {"info", "ringtrue info DUMP.. [flags]", "What a dump holds, and its spec.", INFO},
-    {"bench", "ringtrue bench [flags] | mpirun -n N ringtrue bench --ring", "Time the arithmetics against the BLAS on this machine.", BENCH},
+    {"bench", "ringtrue bench [flags] | mpirun -n N ringtrue bench --ring",
+     "Time the arithmetics against the BLAS on this machine.", BENCH},
 };
 
 static int verb_bit(const char *verb)
@@ -183,82 +186,6 @@ void rt_options_help(FILE *f, const char *verb)
     }
 }
 
-static rt_status parse_int(rt_context *ctx, const char *flag, const char *text, int64_t low, int64_t high,
-                           int64_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    const int64_t v = strtoll(text, &end, 10);
-    int64_t unit = 1;
-    if (end != text && *end != '\0')
-        unit = end[1] != '\0'               ? 0
-               : *end == 'k' || *end == 'K' ? 1 << 10
-               : *end == 'M'                ? 1 << 20
-               : *end == 'G'                ? 1 << 30
-                                            : 0;
-    if (end == text || unit == 0 || errno != 0 || v < 0 || v > high / unit || v * unit < low)
-        return rt_fail(ctx, RT_ERR_ARG,
-                       "--%s %s: a whole number from %lld to %lld (suffixes k, M, G are powers of 1024)",
-                       flag, text, (long long)low, (long long)high);
-    *out = v * unit;
-    return RT_OK;
-}
-
-static rt_status parse_real(rt_context *ctx, const char *flag, const char *text, double *out)
-{
-    char *end = NULL;
-    *out = strtod(text, &end);
-    if (end == text || *end != '\0' || !isfinite(*out))
-        return rt_fail(ctx, RT_ERR_ARG, "--%s %s: a finite number is needed", flag, text);
-    return RT_OK;
-}
-
-/* A time: a positive number with s (or nothing), m or h behind it. */
-static rt_status parse_time(rt_context *ctx, const char *flag, const char *text, double *out)
-{
-    char *end = NULL;
-    const double v = strtod(text, &end);
-    const double unit = strcmp(end, "m") == 0                   ? 60
-                        : strcmp(end, "h") == 0                 ? 3600
-                        : *end == '\0' || strcmp(end, "s") == 0 ? 1
-                                                                : 0;
-    if (end == text || !(v > 0) || !isfinite(v) || !(unit > 0))
-        return rt_fail(ctx, RT_ERR_ARG, "--%s %s: a positive time is needed, e.g. 60s, 5m, 1h", flag, text);
-    *out = v * unit;
-    return RT_OK;
-}
-
-static rt_status parse_list(rt_context *ctx, const char *flag, const char *text, int64_t **list, int64_t *n)
-{
-    int64_t count = 1;
-    for (const char *c = text; *c != '\0'; c++)
-        count += *c == ',';
-    int64_t *v = rt_alloc(ctx, count, sizeof *v);
-    if (v == NULL)
-        return RT_ERR_NOMEM;
-    const char *at = text;
-    for (int64_t i = 0; i < count; i++) {
-        char *end = NULL;
-        errno = 0;
-        v[i] = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || (*end != ',' && *end != '\0')) {
-            rt_free(v);
-            return rt_fail(ctx, RT_ERR_ARG, "--%s %s: whole numbers separated by commas, e.g. 0,128,320",
-                           flag, text);
-        }
-        at = end + 1;
-    }
-    rt_free(*list);
-    *list = v;
-    *n = count;
-    return RT_OK;
-}
-
-static rt_status unknown(rt_context *ctx, const char *flag, const char *value, const char *allowed)
-{
-    return rt_fail(ctx, RT_ERR_ARG, "--%s %s: unknown; allowed: %s", flag, value, allowed);
-}
-
 static rt_status layout_check(rt_context *ctx, const char *flag, const char *value)
 {
     rt_context inner = {.message = ""};
@@ -274,7 +201,7 @@ static rt_status unknown_arithmetic(rt_context *ctx, const char *flag, const cha
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? " " : "", rt_arithmetic_name(*a));
     }
-    return unknown(ctx, flag, value, names);
+    return rt_option_unknown(ctx, flag, value, names);
 }
 
 /* A list of names: bench. */
@@ -301,24 +228,24 @@ static rt_status apply_grid(rt_context *ctx, rt_grid_options *g, int letter, con
                                 NULL,      &g->window, NULL,         NULL,   &g->most};
     g->asked = true;
     if (numbers[letter - 1180] != NULL)
-        return parse_int(ctx, name, v, 1, letter == 1194 ? INT64_C(1) << 40 : INT64_C(1) << 20,
-                         numbers[letter - 1180]);
+        return rt_option_int(ctx, name, v, 1, letter == 1194 ? INT64_C(1) << 40 : INT64_C(1) << 20,
+                             numbers[letter - 1180]);
     switch (letter) {
     case 1181:
         g->order = v;
         return RT_OK;
     case 1188:
-        return parse_list(ctx, name, v, &g->levels, &g->n_levels);
+        return rt_option_list(ctx, name, v, &g->levels, &g->n_levels);
     case 1190:
         g->cp_order = v;
         return strcmp(v, "ulysses-low") == 0 || strcmp(v, "ring-low") == 0
                    ? RT_OK
-                   : unknown(ctx, name, v, "ulysses-low ring-low");
+                   : rt_option_unknown(ctx, name, v, "ulysses-low ring-low");
     case 1192:
         g->hybrid = true;
         return RT_OK;
     default:
-        return parse_list(ctx, name, v, &g->lengths, &g->n_lengths);
+        return rt_option_list(ctx, name, v, &g->lengths, &g->n_lengths);
     }
 }
 
@@ -328,46 +255,48 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     int64_t n = 0;
     switch (letter) {
     case 1001:
-        return rt_family_parse(v, &o->family) ? RT_OK
-                                              : unknown(ctx, name, v, "gaussian exact tracer tilted huge");
+        return rt_family_parse(v, &o->family)
+                   ? RT_OK
+                   : rt_option_unknown(ctx, name, v, "gaussian exact tracer tilted huge");
     case 1002:
-        RT_TRY(parse_int(ctx, name, v, 0, INT64_MAX, &n));
+        RT_TRY(rt_option_int(ctx, name, v, 0, INT64_MAX, &n));
         o->seed = (uint64_t)n;
         return RT_OK;
     case 1003:
-        return parse_int(ctx, name, v, 1, big, &o->batch);
+        return rt_option_int(ctx, name, v, 1, big, &o->batch);
     case 1004:
-        return parse_int(ctx, name, v, 1, big, &o->seqlen);
+        return rt_option_int(ctx, name, v, 1, big, &o->seqlen);
     case 1005:
-        return parse_int(ctx, name, v, 1, big, &o->seqlen_k);
+        return rt_option_int(ctx, name, v, 1, big, &o->seqlen_k);
     case 1006:
-        return parse_int(ctx, name, v, 1, 65536, &o->heads);
+        return rt_option_int(ctx, name, v, 1, 65536, &o->heads);
     case 1007:
-        return parse_int(ctx, name, v, 1, 65536, &o->kv_heads);
+        return rt_option_int(ctx, name, v, 1, 65536, &o->kv_heads);
     case 1008:
-        return parse_int(ctx, name, v, 1, 65536, &o->dim);
+        return rt_option_int(ctx, name, v, 1, 65536, &o->dim);
     case 1009:
-        return parse_int(ctx, name, v, 1, 65536, &o->dim_v);
+        return rt_option_int(ctx, name, v, 1, 65536, &o->dim_v);
     case 1010:
     case 1020:
         if (!rt_dtype_parse(v, letter == 1010 ? &o->dtype : &o->out_dtype) ||
             !rt_dtype_is_float(letter == 1010 ? o->dtype : o->out_dtype) ||
             rt_dtype_size(letter == 1010 ? o->dtype : o->out_dtype) == 0)
-            return unknown(ctx, name, v, "f64 f32 bf16 f16 e4m3 e5m2");
+            return rt_option_unknown(ctx, name, v, "f64 f32 bf16 f16 e4m3 e5m2");
         o->has_out_dtype = o->has_out_dtype || letter == 1020;
         return RT_OK;
     case 1011:
-        return rt_mask_parse(v, &o->mask) ? RT_OK
-                                          : unknown(ctx, name, v, "full causal causal-bottom-right");
+        return rt_mask_parse(v, &o->mask)
+                   ? RT_OK
+                   : rt_option_unknown(ctx, name, v, "full causal causal-bottom-right");
     case 1012:
-        return parse_list(ctx, name, v, &o->cu_q, &o->n_cu_q);
+        return rt_option_list(ctx, name, v, &o->cu_q, &o->n_cu_q);
     case 1013:
-        return parse_list(ctx, name, v, &o->cu_k, &o->n_cu_k);
+        return rt_option_list(ctx, name, v, &o->cu_k, &o->n_cu_k);
     case 1070:
         o->unpadded = strcmp(v, "none") == 0;
-        return o->unpadded ? RT_OK : parse_list(ctx, name, v, &o->padded_q, &o->n_padded_q);
+        return o->unpadded ? RT_OK : rt_option_list(ctx, name, v, &o->padded_q, &o->n_padded_q);
     case 1071:
-        return parse_list(ctx, name, v, &o->padded_k, &o->n_padded_k);
+        return rt_option_list(ctx, name, v, &o->padded_k, &o->n_padded_k);
     case 1014:
         o->scale = v;
         return RT_OK;
@@ -381,11 +310,12 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return layout_check(ctx, name, v);
     case 1017:
         o->has_remainder = true;
-        return rt_remainder_parse(v, &o->remainder_kind) ? RT_OK
-                                                         : unknown(ctx, name, v, "spread ceil last refuse");
+        return rt_remainder_parse(v, &o->remainder_kind)
+                   ? RT_OK
+                   : rt_option_unknown(ctx, name, v, "spread ceil last refuse");
     case 1018:
         o->has_ranks = true;
-        return parse_int(ctx, name, v, 1, 65536, &o->ranks);
+        return rt_option_int(ctx, name, v, 1, 65536, &o->ranks);
     case 1019:
         o->arith = v;
         if (strcmp(o->verb, "bench") == 0)
@@ -400,7 +330,7 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         o->declare[o->n_declare++] = v;
         return RT_OK;
     case 1023:
-        RT_TRY(parse_real(ctx, name, v, &o->delta));
+        RT_TRY(rt_option_real(ctx, name, v, &o->delta));
         return o->delta > 0 && o->delta < 1
                    ? RT_OK
                    : rt_fail(ctx, RT_ERR_ARG, "--delta %s: a chance between 0 and 1 is needed", v);
@@ -432,33 +362,33 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         o->results = true;
         return RT_OK;
     case 1032:
-        return parse_time(ctx, name, v, &o->budget);
+        return rt_option_time(ctx, name, v, &o->budget);
     case 1033:
         o->full = true;
         return RT_OK;
     case 1034:
-        return parse_int(ctx, name, v, 1, big, &o->samples);
+        return rt_option_int(ctx, name, v, 1, big, &o->samples);
     case 1036:
         o->sampling = strcmp(v, "keys") == 0   ? RT_SAMPLE_KEYS
                       : strcmp(v, "both") == 0 ? RT_SAMPLE_BOTH
                                                : RT_SAMPLE_AUTO;
         return o->sampling != RT_SAMPLE_AUTO || strcmp(v, "auto") == 0
                    ? RT_OK
-                   : unknown(ctx, name, v, "auto keys both");
+                   : rt_option_unknown(ctx, name, v, "auto keys both");
     case 1035:
         if (strcmp(v, "exact") != 0 && strcmp(v, "f64") != 0)
-            return unknown(ctx, name, v, "exact f64");
+            return rt_option_unknown(ctx, name, v, "exact f64");
         o->truth = v[0] == 'e' ? RT_TRUTH_EXACT : RT_TRUTH_F64;
         return RT_OK;
     case 1040:
-        return parse_int(ctx, name, v, 1, 100000, &o->iters);
+        return rt_option_int(ctx, name, v, 1, 100000, &o->iters);
     case 1041:
-        return parse_int(ctx, name, v, 0, 100000, &o->warmup);
+        return rt_option_int(ctx, name, v, 0, 100000, &o->warmup);
     case 1042:
         o->peer = true;
         return RT_OK;
     case 1080:
-        RT_TRY(parse_real(ctx, name, v, &o->softcap));
+        RT_TRY(rt_option_real(ctx, name, v, &o->softcap));
         return o->softcap > 0 ? RT_OK
                               : rt_fail(ctx, RT_ERR_ARG, "--softcap %s: a positive number is needed", v);
     case 1081:
@@ -471,12 +401,12 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         o->sink = true;
         return RT_OK;
     case 1084:
-        RT_TRY(parse_real(ctx, name, v, &o->dropout));
+        RT_TRY(rt_option_real(ctx, name, v, &o->dropout));
         return o->dropout >= 0 && o->dropout < 1
                    ? RT_OK
                    : rt_fail(ctx, RT_ERR_ARG, "--dropout %s: a probability from 0 to below 1 is needed", v);
     case 1085:
-        RT_TRY(parse_int(ctx, name, v, 0, INT64_MAX, &n));
+        RT_TRY(rt_option_int(ctx, name, v, 0, INT64_MAX, &n));
         o->dropout_seed = (uint64_t)n;
         return RT_OK;
     case 1060:
@@ -489,7 +419,9 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         o->ring = true;
         return RT_OK;
     case 1062:
-        return rt_transport_parse(v, &o->transport) ? RT_OK : unknown(ctx, name, v, "auto p2p collective");
+        return rt_transport_parse(v, &o->transport)
+                   ? RT_OK
+                   : rt_option_unknown(ctx, name, v, "auto p2p collective");
     case 'o':
         o->output = v;
         return RT_OK;
@@ -634,8 +566,8 @@ static rt_status set_scale(rt_context *ctx, const rt_options *o, rt_problem *p)
         return RT_OK;
     }
     const bool single = strncmp(s, "f32:", 4) == 0;
-    if (parse_real(NULL, "scale", single || strncmp(s, "f64:", 4) == 0 ? s + 4 : s, &p->scale) != RT_OK)
-        return unknown(ctx, "scale", s, "rsqrt_dim, or f32:X, f64:X or X with a finite number X");
+    if (rt_option_real(NULL, "scale", single || strncmp(s, "f64:", 4) == 0 ? s + 4 : s, &p->scale) != RT_OK)
+        return rt_option_unknown(ctx, "scale", s, "rsqrt_dim, or f32:X, f64:X or X with a finite number X");
     p->scale_kind = single ? RT_SCALE_F32 : RT_SCALE_F64;
     if (single)
         p->scale = rt_round_to(RT_F32, p->scale);

@@ -1,23 +1,16 @@
 /* --declare KEY=VALUE: fields of the declared arithmetic. */
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/options.h"
-
-static rt_status unknown(rt_context *ctx, const char *text, const char *allowed)
-{
-    return rt_fail(ctx, RT_ERR_ARG, "--declare %s: unknown; allowed: %s", text, allowed);
-}
+#include "cli/options_parse.h"
 
 /* A relative accuracy. */
 static rt_status relative(rt_context *ctx, const char *text, const char *value, double *out)
 {
-    char *end = NULL;
-    *out = strtod(value, &end);
-    if (end == value || *end != '\0' || !isfinite(*out))
-        return rt_fail(ctx, RT_ERR_ARG, "--declare %.*s %s: a finite number is needed",
-                       (int)(value - 1 - text), text, value);
+    char flag[40];
+    (void)snprintf(flag, sizeof flag, "declare %.*s", (int)(value - 1 - text), text);
+    RT_TRY(rt_option_real(ctx, flag, value, out));
     if (!(*out >= 0 && *out < 1))
         return rt_fail(ctx, RT_ERR_ARG, "--declare %s: a relative accuracy from 0 to 1", text);
     return RT_OK;
@@ -52,12 +45,11 @@ rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *
                            "grad_partial grad_state tanh",
                            text);
         const char *v = eq + 1;
-        char *end = NULL;
         rt_dtype t = RT_F32;
         switch (key) {
         case 0:
             if (!rt_declared_accumulate(d, v))
-                return unknown(ctx, text, rt_declared_accumulate_names());
+                return rt_option_unknown(ctx, "declare", text, rt_declared_accumulate_names());
             break;
         case 1:
             RT_TRY(relative(ctx, text, v, &d->exp_rel));
@@ -66,18 +58,15 @@ rt_status rt_options_declare(rt_context *ctx, const rt_options *o, rt_declared *
             RT_TRY(relative(ctx, text, v, &d->tanh_rel));
             break;
         case 2:
-            d->block_keys = strtoll(v, &end, 10);
-            if (end == v || *end != '\0' || d->block_keys < 1)
-                return rt_fail(ctx, RT_ERR_ARG, "--declare block_keys %s: a whole number from 1 is needed",
-                               v);
+            RT_TRY(rt_option_int(ctx, "declare block_keys", v, 1, INT64_C(1) << 40, &d->block_keys));
             break;
         case 6:
             if (!rt_join_parse(v, &d->join))
-                return unknown(ctx, text, "sigmoid two-pass split raw");
+                return rt_option_unknown(ctx, "declare", text, "sigmoid two-pass split raw");
             break;
         default:
             if (!rt_dtype_parse(v, &t) || !rt_dtype_is_float(t))
-                return unknown(ctx, text, "f64 f32 bf16 f16 tf32 e4m3 e5m2");
+                return rt_option_unknown(ctx, "declare", text, "f64 f32 bf16 f16 tf32 e4m3 e5m2");
             *(key == 3   ? &d->probabilities
               : key == 4 ? &d->partial
               : key == 5 ? &d->state

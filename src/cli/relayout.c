@@ -193,7 +193,7 @@ static void left_out(const rt_dump *in)
         printf("\n");
 }
 
-static rt_status write_all(rt_cli *c, const rt_dump *in, const rt_layout *l, uint64_t *written)
+rt_status rt_cli_write_ranks(rt_cli *c, const rt_dump *in, const rt_layout *l, uint64_t *written)
 {
     char *text = NULL, *aside = NULL;
     RT_TRY(new_spec(c, in, l, &text));
@@ -228,7 +228,7 @@ rt_status rt_cli_relayout(rt_cli *c)
     rt_status st = rt_cli_layout(c, &in.spec.problem, &in, &l);
     if (st != RT_OK)
         goto close_dump;
-    st = write_all(c, &in, &l, &written);
+    st = rt_cli_write_ranks(c, &in, &l, &written);
     if (st == RT_OK) {
         printf("# ringtrue %s  run %s  relayout %s  P %d -> %s  P %d\n", RT_VERSION, o->arguments[0],
                in.per_rank ? in.layout.name : "global", in.per_rank ? (int)in.spec.ranks : 1, l.name,
