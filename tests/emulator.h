@@ -80,7 +80,8 @@ typedef struct {
     double *truth[RT_RESULT_COUNT], *bound[RT_RESULT_COUNT], *lambda[RT_RESULT_COUNT];
     int64_t rows;
 } emu_truth;
-void emu_observe(emu_case *c, const rt_declared *d, emu_truth *out);
+void emu_observe(emu_case *c, const rt_declared *d, emu_truth *out); /* binary64's */
+void emu_observe_with(emu_case *c, const rt_declared *d, rt_truth truth, emu_truth *out);
 void emu_truth_reset(emu_truth *t);
 /* Whether two tallies of a verdict are the same in all that they count and name. */
 bool emu_same(const rt_verdict *a, const rt_verdict *b);

@@ -31,6 +31,11 @@ static void observe(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h
 
 void emu_observe(emu_case *c, const rt_declared *d, emu_truth *out)
 {
+    emu_observe_with(c, d, RT_TRUTH_F64, out);
+}
+
+void emu_observe_with(emu_case *c, const rt_declared *d, rt_truth truth, emu_truth *out)
+{
     rt_context ctx = {0};
     memset(out, 0, sizeof *out);
     out->c = c;
@@ -41,7 +46,7 @@ void emu_observe(emu_case *c, const rt_declared *d, emu_truth *out)
         out->lambda[t] = rt_calloc(&ctx, n, sizeof(double));
         assert_true(out->truth[t] != NULL && out->bound[t] != NULL && out->lambda[t] != NULL);
     }
-    (void)emu_judge_with(c, d, &(rt_judge_options){.observe = observe, .observe_arg = out});
+    (void)emu_judge_with(c, d, &(rt_judge_options){.truth = truth, .observe = observe, .observe_arg = out});
 }
 
 void emu_truth_reset(emu_truth *t)

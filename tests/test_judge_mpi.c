@@ -34,6 +34,40 @@ static void verdict_of_a_job_is_the_same_as_alone(void **state)
     }
 }
 
+/* With dsink and dbias, whose sums cross the pairs. */
+static void verdict_of_bent_scores_is_the_same_as_alone(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"bhss", "11ss", "111s", "b1ss", "1h1s"};
+    for (int n = 0; n < 5; n++) {
+        rt_context ctx = {0};
+        rt_problem p = emu_problem(24, 24, 4, 2, 8, n % 2 == 0 ? RT_MASK_CAUSAL : RT_MASK_FULL);
+        p.batch = 2;
+        p.softcap = 3;
+        emu_bias(&p, shapes[n], n % 2 == 1);
+        emu_sinks(&p, 1);
+        emu_case c;
+        emu_create(&c, p, RT_LAYOUT_ZIGZAG, 2, RT_FAMILY_GAUSSIAN, (uint64_t)n, RT_BF16);
+        emu_arithmetic a = emu_declared(RT_BF16);
+        a.d.tanh_rel = 0x1p-24;
+        emu_run(&c, &a);
+        for (int64_t i = 5; i < emu_elements(&c.p, RT_DBIAS) && n > 2; i += 131)
+            c.t[RT_DBIAS][i] += 3;
+        const rt_verdict alone = emu_judge(&c, &a.d);
+        rt_verdict v;
+        memset(&v, 0, sizeof v);
+        rt_status mine = rt_judge(&ctx, job, &c.p, &c.l, &c.plan, &a.d, &c.in, NULL, &v);
+        if (mine == RT_OK && !(emu_same(&alone, &v) && v.pass == (n <= 2) && v.tensor[RT_DBIAS].judged &&
+                               v.tensor[RT_DSINK].judged))
+            mine = rt_fail(&ctx, RT_ERR_FORMAT,
+                           "bias %s: the verdict on process %d of %d differs from that of one process",
+                           shapes[n], (int)rt_comm_rank(job), (int)rt_comm_size(job));
+        const rt_status all = rt_comm_agree(&ctx, job, mine);
+        emu_reset(&c);
+        t_assert_ok(&ctx, all);
+    }
+}
+
 int main(void)
 {
     rt_context ctx = {0};
@@ -43,6 +77,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(verdict_of_a_job_is_the_same_as_alone),
+        cmocka_unit_test(verdict_of_bent_scores_is_the_same_as_alone),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rt_comm_destroy(&job);

@@ -58,7 +58,8 @@ static void noise_fills_bounds(const char *what, unsigned bends, rt_dtype t, emu
         a.head_casts = draw(0, 1) == 0;
         a.sink_is_key = draw(0, 1) == 0 || a.d.join == RT_JOIN_RAW;
         emu_run(&c, &a);
-        const rt_verdict v = emu_judge(&c, &a.d);
+        const rt_judge_options o = {.truth = n % 2 == 0 ? RT_TRUTH_EXACT : RT_TRUTH_F64};
+        const rt_verdict v = emu_judge_with(&c, &a.d, &o);
         for (int k = RT_LSE; k < RT_RESULT_COUNT; k++) {
             assert_int_equal(v.tensor[k].judged, c.in.present[k]);
             top[k].lambda = fmax(top[k].lambda, v.tensor[k].max_ratio_lambda);
@@ -298,6 +299,30 @@ static void sink_takes_its_share(void **state)
     emu_reset(&c);
 }
 
+/* The exact truth and binary64's agree far within the bounds, batch for batch. */
+static void both_truths_agree(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        rt_problem p = emu_problem(26, 26, 4, 2, 8, n % 2 == 0 ? RT_MASK_CAUSAL : RT_MASK_FULL);
+        p.batch = 2;
+        emu_case c;
+        emu_create(&c, bent(p, n < 5 ? 1u << n : each[5].bends, shapes[n], n % 3 == 0), kinds[n % 3], 2,
+                   RT_FAMILY_GAUSSIAN, (uint64_t)n, RT_F32);
+        const emu_arithmetic a = emu_declared(RT_F32);
+        emu_truth exact, plain;
+        emu_observe_with(&c, &a.d, RT_TRUTH_EXACT, &exact);
+        emu_observe(&c, &a.d, &plain);
+        for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
+            for (int64_t i = 0; c.t[t] != NULL && i < emu_elements(&c.p, (rt_tensor_id)t); i++)
+                if (isfinite(plain.truth[t][i]))
+                    t_assert_le(fabs(exact.truth[t][i] - plain.truth[t][i]), 1e-6 * plain.bound[t][i]);
+        emu_truth_reset(&exact);
+        emu_truth_reset(&plain);
+        emu_reset(&c);
+    }
+}
+
 /* A row that the bias empties: nothing without a sink, the sink alone with one. */
 static void hidden_rows_hold_nothing_but_the_sink(void **state)
 {
@@ -406,6 +431,7 @@ int main(void)
     omp_set_num_threads(1); /* small problems: more threads would only wait */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sink_takes_its_share),
+        cmocka_unit_test(both_truths_agree),
         cmocka_unit_test(hidden_rows_hold_nothing_but_the_sink),
         cmocka_unit_test(dropped_values_reach_nothing),
         cmocka_unit_test(noise_of_f32_fills_bounds),

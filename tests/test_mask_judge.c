@@ -50,7 +50,7 @@ static void right_results_pass_and_fill_their_bounds(void **state)
                    1 + (int32_t)t_mask_below(&s, 4), RT_FAMILY_GAUSSIAN, (uint64_t)turn, t);
         const emu_arithmetic a = emu_declared(t);
         emu_run(&c, &a);
-        judged(&c, &a.d, NULL, top, "exact truth");
+        judged(&c, &a.d, &(rt_judge_options){.truth = RT_TRUTH_EXACT}, top, "exact truth");
         judged(&c, &a.d, &(rt_judge_options){.truth = RT_TRUTH_F64}, sampled, "f64 truth");
         judged(&c, &a.d, &(rt_judge_options){.sampling = RT_SAMPLE_BOTH, .samples = 20, .seed = 3}, sampled,
                "sampled");

@@ -33,7 +33,8 @@ const char *rt_class_name(rt_class c);
 
 /** One element, in original coordinates. */
 typedef struct {
-    int64_t b, pos, head, dim; /**< dim 0 for lse; head is a key head for dk, dv */
+    int64_t b, pos, head,
+        dim; /**< dim 0 for lse, dsink; head is a key head for dk, dv; dim is the key of dbias */
     double got, truth, bound, bound_lambda, ratio;
     rt_class found;
 } rt_element;
@@ -85,7 +86,8 @@ bool rt_tally_pass(const rt_tally *t);
 typedef struct {
     void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
     void *arg;
-    bool present[RT_RESULT_COUNT]; /**< q, k, v must be; dq dk dv are judged only if dout is */
+    bool present[RT_RESULT_COUNT]; /**< q, k, v must be; gradients are judged only if dout is,
+                                          dsink and dbias only if the problem has a sink, a bias */
     rt_dtype dtype[RT_RESULT_COUNT];
     bool lse_base2;
     void (*release)(
@@ -126,7 +128,8 @@ typedef struct {
     bool pass; /**< at least one tensor was judged and every judged one passes */
     rt_truth truth[RT_RESULT_COUNT];
     int64_t judged[RT_RESULT_COUNT], total[RT_RESULT_COUNT]; /**< (token, head) rows */
-    bool given_lse;  /**< dk, dv: judged given the dump's lse and out, whose bounds are carried along */
+    bool
+        given_lse; /**< dk, dv, dsink: judged given the dump's lse and out, whose bounds are carried along */
     double estimate; /**< seconds that judging everything would have taken, 0 if it was not asked */
     rt_certificate certificate[RT_RESULT_COUNT];
     /** BLAS products that exact took and checked; of which wrong, and computed again */
@@ -135,7 +138,8 @@ typedef struct {
 } rt_verdict;
 
 /** Judge.  Memory O(S (D + Dv)) per key head.  With a budget: everything if an estimate (from a small part of this problem) says that it
- *  fits; else all rows of lse, out and dq if these fit, and a sample of keys; else samples of both, and dk, dv given the dump's own lse and out.  Collective over comm: the
+ *  fits; else all rows of lse, out and dq if these fit, and a sample of keys; else samples of both, and dk, dv given the dump's own lse and out; dsink then also given these, and dbias, each of whose elements wants all rows, not at
+ *  all.  dbias takes another pass over the pairs, and memory of 8 to 11 times the bias's.  Collective over comm: the
  *  (batch, key head) pairs are dealt to the processes, and every process gets the whole verdict. */
 rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
                    const rt_plan *plan, const rt_declared *declared, const rt_judge_input *in,

@@ -28,7 +28,7 @@ rt_status rt_cli_check(rt_cli *c)
         st = rt_plan_create(c->ctx, o->has_plan ? o->plan : d.spec.algorithm, &d.spec.problem, &d.layout,
                             &plan);
     bool any = false;
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
         any = any || (d.present[t] && (t <= RT_OUT || d.present[RT_DOUT]));
     if (st == RT_OK && !any)
         st = rt_fail(c->ctx, RT_ERR_FORMAT, "%s: nothing to judge: it has none of lse, out, dq, dk, dv%s",
@@ -38,7 +38,7 @@ rt_status rt_cli_check(rt_cli *c)
     if (st != RT_OK)
         goto reset_plan;
     rt_judge_input in = {.load = load, .arg = &d, .lse_base2 = d.spec.lse_base2, .release = release};
-    for (int t = 0; t < RT_TENSOR_COUNT; t++) {
+    for (int t = 0; t < RT_RESULT_COUNT; t++) {
         in.present[t] = d.present[t];
         in.dtype[t] = d.dtype[t];
     }

@@ -23,9 +23,44 @@ static bool in_piece(const rt_piece *p, int32_t shard, int64_t slot)
     return p->shard == shard && slot >= p->slot0 && slot < p->slot1;
 }
 
+/* A gradient of the bias: who holds the query, and the step that computed the pair. */
+static void bias_place(const rt_problem *p, const rt_layout *l, const rt_plan *plan, const rt_element *e,
+                       char *text, size_t size)
+{
+    const rt_layout_side *q = &l->side[RT_SIDE_Q], *k = &l->side[RT_SIDE_KV];
+    const int32_t shard = k->rank_of[e->dim];
+    text[0] = '\0';
+    if (p->bias_shape[2] == 1 && p->seqlen_q > 1) {
+        append(text, size, "summed over the queries; key %lld is slot %lld of shard %d", (long long)e->dim,
+               (long long)k->slot_of[e->dim], shard);
+        return;
+    }
+    append(text, size, "query of rank %d, slot %lld; key %lld of shard %d", q->rank_of[e->pos],
+           (long long)q->slot_of[e->pos], (long long)e->dim, shard);
+    const rt_pass *pass = &plan->backward;
+    for (int64_t step = 0; step < pass->n_steps; step++)
+        for (int64_t i = pass->steps[step].tile0; i < pass->steps[step].tile1; i++) {
+            const rt_tile *tile = &pass->tiles[i];
+            if (e->head < tile->q.head0 || e->head >= tile->q.head1 ||
+                !in_piece(&tile->q, q->rank_of[e->pos], q->slot_of[e->pos]) ||
+                !in_piece(&tile->kv, shard, k->slot_of[e->dim]))
+                continue;
+            append(text, size, " at step %lld on rank %d", (long long)step, tile->rank);
+            return;
+        }
+}
+
 void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *plan, rt_tensor_id t,
                       const rt_element *e, char *text, size_t size)
 {
+    if (t == RT_DSINK) {
+        snprintf(text, size, "summed over the rows of the head in every batch");
+        return;
+    }
+    if (t == RT_DBIAS) {
+        bias_place(p, l, plan, e, text, size);
+        return;
+    }
     const bool key_side = t == RT_K || t == RT_V || t == RT_DK || t == RT_DV;
     const rt_layout_side *side = &l->side[key_side ? RT_SIDE_KV : RT_SIDE_Q];
     const int32_t owner = side->rank_of[e->pos];

@@ -309,8 +309,6 @@ rt_status rt_truths_compute(rt_context *ctx, rt_sweep *s, rt_truths *t)
     /* Of the problem alone: the radius of a row depends on its tile, and a report must not depend on the threads. */
     j.rows = rt_max64(16, rt_min64(CHUNK, (j.group * j.n + 7) / 8));
     j.one.batch = 1;
-    if (j.one.key_valid != NULL)
-        j.one.key_valid += s->b * j.one.seqlen_k;
     j.source = (rt_exact_source){s->p, s->in->load, s->in->arg};
     j.certificate = rt_calloc(ctx, (int64_t)threads * RT_TENSOR_COUNT, sizeof *j.certificate);
     uint8_t *bad = rt_alloc(ctx, j.n, 1);

@@ -18,10 +18,10 @@ void rt_show_problem(FILE *f, const rt_problem *p)
         fprintf(f, "# scores    %s\n", rt_score_text(scores, p));
 }
 
-void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT],
+void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_RESULT_COUNT],
                           const int64_t products[2])
 {
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++) {
         const rt_certificate *c = &certificate[t];
         if (c->fast + c->exact_case + c->mpfr + c->undecided == 0)
             continue;
@@ -66,10 +66,13 @@ static void show_element(FILE *f, const rt_report *r, rt_tensor_id t, const char
 {
     char place[400];
     rt_element_place(&r->spec->problem, r->layout, r->plan, t, e, place, sizeof place);
-    fprintf(f, "#   %s %s %s[b %lld, token %lld, head %lld", what, rt_class_name(e->found),
-            rt_tensor_name(t), (long long)e->b, (long long)e->pos, (long long)e->head);
-    if (t != RT_LSE)
-        fprintf(f, ", dim %lld", (long long)e->dim);
+    fprintf(f, "#   %s %s %s[", what, rt_class_name(e->found), rt_tensor_name(t));
+    if (t == RT_DSINK)
+        fprintf(f, "head %lld", (long long)e->head);
+    else
+        fprintf(f, "b %lld, token %lld, head %lld", (long long)e->b, (long long)e->pos, (long long)e->head);
+    if (t != RT_LSE && t != RT_DSINK)
+        fprintf(f, ", %s %lld", t == RT_DBIAS ? "key" : "dim", (long long)e->dim);
     fprintf(f, "]: got %.9g, truth %.9g", e->got, e->truth);
     if (e->found != RT_CLASS_SPECIAL)
         fprintf(f, ", err %.3g = %.3g B (B %.3g, B_lambda %.3g)", fabs(e->got - e->truth), e->ratio,
@@ -137,10 +140,18 @@ static void show_details(FILE *f, const rt_report *r, const rt_verdict *v, rt_te
         show_element(f, r, id, "worst", &t->worst);
 }
 
+bool rt_show_has(const rt_report *r, rt_tensor_id t)
+{
+    const rt_problem *p = &r->spec->problem;
+    return t == RT_DSINK ? p->sink != NULL : t == RT_DBIAS ? p->bias != NULL && !p->no_dbias : true;
+}
+
 const char *rt_show_why_not(const rt_report *r, rt_tensor_id t)
 {
     if (!r->present[t])
         return "not in the dump";
+    if (r->present[RT_DOUT] && t == RT_DBIAS)
+        return "samples leave it out, as each of its elements wants all rows. Hint: --full";
     return r->present[RT_DOUT]
                ? "sampled without lse and out in the dump, which its sample needs. Hint: --full"
                : "dout is not in the dump";
@@ -154,7 +165,7 @@ static void show_truth(FILE *f, const rt_verdict *v)
                                         "# truth     f64, its radius of B * 2^-53 / u in both bounds:"};
     for (int kind = 0; kind < 3; kind++) {
         int n = 0;
-        for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) {
+        for (int t = RT_LSE; t < RT_RESULT_COUNT; t++) {
             const int is = v->truth[t] == RT_TRUTH_F64 ? 2 : v->tensor[t].dtype == RT_F64 ? 1 : 0;
             if (v->tensor[t].judged && is == kind)
                 fprintf(f, "%s %s", n++ == 0 ? kinds[kind] : "", rt_tensor_name((rt_tensor_id)t));
@@ -163,7 +174,7 @@ static void show_truth(FILE *f, const rt_verdict *v)
             fprintf(f, "\n");
     }
     int n = 0;
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
         if (v->tensor[t].judged && v->judged[t] < v->total[t])
             fprintf(f, "%s %s %lld of %lld", n++ == 0 ? "# sampled   (token, head) rows:" : ",",
                     rt_tensor_name((rt_tensor_id)t), (long long)v->judged[t], (long long)v->total[t]);
@@ -174,7 +185,9 @@ static void show_truth(FILE *f, const rt_verdict *v)
             fprintf(f, ";  --full judges all\n");
     }
     if (v->given_lse)
-        fprintf(f, "# dk and dv are judged given the dump's LSE and out, whose bounds are carried along\n");
+        fprintf(f,
+                "# dk and dv%s are judged given the dump's LSE and out, whose bounds are carried along\n",
+                v->tensor[RT_DSINK].judged ? " and dsink" : "");
 }
 
 void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
@@ -191,22 +204,22 @@ void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v)
     show_truth(f, v);
     show_header(f);
     int judged = 0, passed = 0;
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
         if (v->tensor[t].judged) {
             show_tensor(f, v, (rt_tensor_id)t);
             judged++;
             passed += rt_tally_pass(&v->tensor[t]);
         }
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
         if (v->tensor[t].judged)
             show_details(f, r, v, (rt_tensor_id)t);
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
-        if (!v->tensor[t].judged)
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
+        if (!v->tensor[t].judged && rt_show_has(r, (rt_tensor_id)t))
             fprintf(f, "# %s not judged: %s\n", rt_tensor_name((rt_tensor_id)t),
                     rt_show_why_not(r, (rt_tensor_id)t));
     if (v->products[0] > 0) {
-        rt_certificate shown[RT_TENSOR_COUNT] = {{0}};
-        for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++) /* binary64 is not decided, it has a radius */
+        rt_certificate shown[RT_RESULT_COUNT] = {{0}};
+        for (int t = RT_LSE; t < RT_RESULT_COUNT; t++) /* binary64 is not decided, it has a radius */
             if (v->tensor[t].judged && v->tensor[t].dtype != RT_F64)
                 shown[t] = v->certificate[t];
         rt_show_certificates(f, shown, v->products);

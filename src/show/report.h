@@ -15,16 +15,18 @@ typedef struct {
     const rt_layout *layout;
     const rt_plan *plan;
     const rt_declared *declared;
-    const bool *present; /* RT_TENSOR_COUNT */
+    const bool *present; /* RT_RESULT_COUNT */
     int processes, threads;
     double peak_mib;
 } rt_report;
 
+/* Whether the problem has the tensor: dsink and dbias only with a sink and a bias. */
+bool rt_show_has(const rt_report *r, rt_tensor_id t);
 /* Why a tensor was not judged. */
 const char *rt_show_why_not(const rt_report *r, rt_tensor_id t);
 void rt_show_problem(FILE *f, const rt_problem *p);
 /* How the elements of an exact run were decided; products[1] of products[0] BLAS products were wrong. */
-void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_TENSOR_COUNT],
+void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_RESULT_COUNT],
                           const int64_t products[2]);
 void rt_show_declared(FILE *f, const rt_declared *d, bool softcap);
 void rt_show_verdict(FILE *f, const rt_report *r, const rt_verdict *v);

@@ -69,8 +69,9 @@ rt_status rt_show_verdict_json(rt_context *ctx, FILE *f, const rt_report *r, con
     char *spec_text = NULL;
     RT_TRY(rt_spec_write(ctx, r->spec, &spec_text));
     json_t *tensors = json_object();
-    for (int t = RT_LSE; t < RT_TENSOR_COUNT; t++)
-        json_object_set_new(tensors, rt_tensor_name((rt_tensor_id)t), tensor(r, v, (rt_tensor_id)t));
+    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
+        if (rt_show_has(r, (rt_tensor_id)t))
+            json_object_set_new(tensors, rt_tensor_name((rt_tensor_id)t), tensor(r, v, (rt_tensor_id)t));
     json_t *all = json_pack("{s:i, s:s, s:s, s:s, s:b, s:o, s:b, s:i, s:i, s:f, s:f, s:f, s:o, s:s}",
                             "schema", 1, "ringtrue", RT_VERSION, "verb", "check", "dump", r->name, "pass",
                             v->pass, "spec", json_loads(spec_text, 0, NULL), "given_lse", v->given_lse,
