@@ -53,7 +53,7 @@ void rt_score_row(const rt_problem *p, int64_t b, int64_t h, int64_t i, const in
 void rt_score_row_floats(const rt_problem *p, int64_t b, int64_t h, int64_t i, const int64_t *k_pos,
                          int64_t n, float *s, double *slope)
 {
-    static const double ln2 = 0.69314718055994530942, most = FLT_MAX / 2;
+    static const double ln2 = 0.69314718055994530942, most = (double)FLT_MAX / 2;
     double x[CHUNK];
     for (int64_t at = 0; at < n; at += CHUNK) {
         const int64_t m = n - at < CHUNK ? n - at : CHUNK;
