@@ -57,6 +57,22 @@ ok "$RINGTRUE" plan --seqlen 12 --heads 2 --dim 8 --plan decode --ranks 3 --layo
 grep -qx '  forward       1 q0k0+q1k0+q2k0 q0k1+q1k1+q2k1 q0k2+q1k2+q2k2' stdout.txt || fail "several pairs in a cell"
 refuse 2 '--table: the table is text' "$RINGTRUE" plan --ranks 2 --table --json
 
+# Decode: one query on rank 0, 25 keys interleaved over 4 ranks; its row (8 x 4 bytes and the statistics) is sent by each rank but the owner, once.
+for join in tree ag-rs; do
+    ok "$RINGTRUE" plan --seqlen 1 --seqlen-k 25 --heads 1 --dim 8 --mask causal-bottom-right --plan decode:join=$join \
+        --layout interleaved:queries=first --ranks 4 --summary --verify
+    awk '
+        { gsub(/\(all heads\)/, "") }
+        $2 == "pass" { for (i = 1; i <= NF; i++) column[$i] = i }
+        $1 == "#" && $2 == "forward" && NF > 12 {
+            if ($column["pairs"] != ($column["rank"] == 0 ? 7 : 6)) exit 1
+            if ($column["STATE(B)"] != ($column["rank"] == 0 ? 0 : 36)) exit 1
+            if ($column["Q(B)"] != ($column["rank"] == 0 ? 48 : 0)) exit 1
+            rows++
+        }
+        END { exit rows != 4 }' stdout.txt || fail "decode:join=$join"
+done
+
 # Plans take parameters: a given grid of tiles, and what is wrong with one.
 ok "$RINGTRUE" plan --seqlen 64 --heads 2 --dim 8 --mask causal --plan adaptive:grid=10/11 --ranks 2 --table
 grep -qx '  forward       1     .  q1k0' stdout.txt || fail "a given grid"

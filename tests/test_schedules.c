@@ -171,6 +171,7 @@ static void balanced_slots_and_bytes_match_closed_form(void **state)
         assert_int_equal(rounds, half + 1);
         assert_int_equal(used, ranks * (ranks + 1) / 2);
         assert_int_equal(rounds * ranks - used, ranks % 2 == 0 ? ranks / 2 : 0);
+        assert_int_equal(f.idle_slots, ranks % 2 == 0 ? ranks / 2 : 0);
         const double q = (double)t * 4 * 8 * 2, kv = (double)t * 2 * 16 * 2, stats = (double)t * 4 * 4;
         for (int32_t r = 0; r < ranks; r++) {
             const int64_t above = ranks - 1 - r, keys = above < half ? above : half,
