@@ -165,7 +165,7 @@ void rt_sweep_norms(const double *x, int64_t n, double *norm1, double *norm2)
     *norm2 = sqrt(s2);
 }
 
-void rt_sweep_grow(int64_t n, const double *restrict x, double *restrict top)
+RT_SWEEP_WIDE void rt_sweep_grow(int64_t n, const double *restrict x, double *restrict top)
 {
     for (int64_t d = 0; d < n; d++) {
         const double a = fabs(x[d]);
@@ -173,8 +173,8 @@ void rt_sweep_grow(int64_t n, const double *restrict x, double *restrict top)
     }
 }
 
-void rt_sweep_close_partial(int64_t n, const double *restrict x, double *restrict prev,
-                            double *restrict t_abs, double *restrict t_sq)
+RT_SWEEP_WIDE void rt_sweep_close_partial(int64_t n, const double *restrict x, double *restrict prev,
+                                          double *restrict t_abs, double *restrict t_sq)
 {
     for (int64_t d = 0; d < n; d++) {
         const double t = x[d] - prev[d];
