@@ -57,6 +57,8 @@ set(RT_SOURCES
   src/plan/count.c
   src/plan/peak.c
   src/plan/print.c
+  src/plan/cost.c
+  src/plan/machine.c
   src/plan/table.c
   # arithmetic
   src/arithmetic/declared.c

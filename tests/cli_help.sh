@@ -25,7 +25,7 @@ for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mas
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary table \
     softcap alibi bias sink dropout dropout-seed \
     relayout world order tp cp dp pp ep sharding cp-levels ulysses cp-order cp-window hybrid-cp lengths max-len \
-    forward-only svg trace transport ring output force quiet help; do
+    forward-only svg trace transport ring cost output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done
 
@@ -46,6 +46,7 @@ value_of() { # a good value of a flag
     sample) echo keys ;;
     truth) echo f64 ;;
     transport) echo p2p ;;
+    cost) echo bandwidth=25GB/s,flops=1TF ;;
     *) echo 3 ;;
     esac
 }

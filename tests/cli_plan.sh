@@ -109,3 +109,35 @@ assert len(steps) == (0 if sys.argv[1] else 3)
 assert sum(t["pairs"] for s in steps for t in s["tiles"]) == (0 if sys.argv[1] else 30 * 31 // 2)
 EOF
 done
+
+# --cost against closed forms.  Ring, P = 4, full mask, S = 4096, H = Hkv = 2, D = 64: T = 1024 tokens of KV are
+# 2 T H D 2 bytes = 512 KiB, a gradient twice that, and a tile is T^2 pairs of 2 heads, 256 operations each forward and 640 backward.
+ok "$RINGTRUE" plan --seqlen 4k --heads 2 --dim 64 --plan ring --ranks 4 --summary --json --cost bandwidth=1GiB/s,latency=10us,flops=1TF
+python3 - <<'EOF' || fail "--cost"
+import json
+c = json.load(open("stdout.txt"))["cost"]
+near = lambda a, b: abs(a - b) <= 1e-12 * abs(b)
+assert c["bandwidth"] == 2**30 and near(c["latency"], 10e-6) and c["flops"] == 1e12
+kv, dkv = 10e-6 + 2**19 / 2**30, 10e-6 + 2**20 / 2**30
+tile = {"forward": 2 * 2**20 * 256 / 1e12, "backward": 2 * 2**20 * 640 / 1e12}
+comm = {"forward": [kv] * 3 + [0], "backward": [kv] + [kv + dkv] * 2 + [dkv] * 2}
+for name in comm:
+    steps, total = c[name]["steps"], c[name]["total"]
+    assert len(steps) == len(comm[name])
+    for t, s in enumerate(steps):
+        compute = tile[name] if t < 4 else 0
+        assert near(s["compute"], compute) and near(s["comm"], comm[name][t])
+        assert near(s["time"], max(compute, comm[name][t])) and abs(s["exposed"] - max(0, comm[name][t] - compute)) < 1e-15
+    for key in total:
+        assert near(total[key], sum(s[key] for s in steps)) or total[key] == 0
+EOF
+ok "$RINGTRUE" plan --seqlen 4k --heads 2 --dim 64 --plan ring --ranks 4 --summary --cost flops=100GF,bandwidth=25GB/s
+prints '# cost: 2.5e+10 B/s each way and 0 s a message on the link of a rank, 1e+11 FLOP/s a rank'
+[ "$(grep -cE '^# (forward|backward) +(total|[0-9]+) +[0-9.e+-]+ +[0-9.e+-]+ +[0-9.e+-]+ +[0-9.e+-]+$' stdout.txt)" -eq 11 ] || fail "rows of --cost"
+prints '# forward and backward: '
+refuse 2 'bandwidth and flops are needed' "$RINGTRUE" plan --cost bandwidth=1GB/s
+refuse 2 'bandwidth is a number and a unit' "$RINGTRUE" plan --cost bandwidth=fast,flops=1TF
+refuse 2 'latency is a number and a unit: s ms us ns' "$RINGTRUE" plan --cost bandwidth=1,flops=1,latency=2min
+refuse 2 '"width=3" is unknown or given twice' "$RINGTRUE" plan --cost width=3,flops=1TF
+refuse 2 'given twice' "$RINGTRUE" plan --cost flops=1TF,flops=1TF
+refuse 2 'both above 0' "$RINGTRUE" plan --cost bandwidth=0,flops=1TF

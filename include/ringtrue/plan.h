@@ -161,6 +161,7 @@ typedef struct {
     bool summary;  /**< counters only, no tiles and moves */
     bool verified; /**< say that rt_plan_verify has proved the plan */
     bool table;    /**< text: who computes which pair of shards at which step, instead of tiles and moves */
+    const struct rt_machine *machine; /**< NULL, or what prices the plan (cost.h): with the same bytes */
 } rt_plan_print_options;
 
 /** Print the plan as text: `#` lines, then one row per tile and move.  And as a JSON object. */

@@ -13,6 +13,7 @@
 #include <ringtrue/layout.h>
 #include <ringtrue/number.h>
 #include <ringtrue/plan.h>
+#include <ringtrue/cost.h>
 #include <ringtrue/problem.h>
 #include <ringtrue/run.h>
 #include <ringtrue/status.h>

@@ -112,6 +112,8 @@ static const struct {
      "in turn with PyTorch's attention on this CPU; RINGTRUE_PYTHON names a python3 that has torch"},
     {"ring", 1063, NULL, BENCH,
      "a ring step of the executor against MPI_Sendrecv; under mpirun -n 2 or more"},
+    {"cost", 1064, "MACHINE", PLAN,
+     "price the plan: bandwidth=25GB/s,latency=2us,flops=100TF (a rank's); see cost.h"},
     {"svg", 1060, "FILE", PLAN, "draw the plan: mask by rank, who computes what when, messages as arrows"},
     {"trace", 1061, "FILE", RUN,
      "what happened when, for ui.perfetto.dev: tiles, waits, messages of all processes"},
@@ -415,6 +417,9 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
     case 1061:
         o->trace = v;
         return RT_OK;
+    case 1064:
+        o->has_cost = true;
+        return rt_machine_parse(ctx, v, &o->cost);
     case 1063:
         o->ring = true;
         return RT_OK;

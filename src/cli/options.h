@@ -35,6 +35,8 @@ typedef struct {
     const char *scale;
     const char *plan, *layout, *arith, *spec, *output, *remainder, *svg, *trace;
     rt_transport transport;
+    rt_machine cost;
+    bool has_cost;
     const char *declare[RT_MAX_DECLARATIONS];
     int64_t n_declare;
     double delta, budget; /* budget: seconds */

@@ -17,8 +17,10 @@ static rt_status show(rt_cli *c, const rt_problem *p, const rt_layout *l, const 
 {
     if (c->o->svg != NULL)
         RT_TRY(draw(c, p, l, plan));
-    const rt_plan_print_options how = {
-        .summary = c->o->summary, .verified = c->o->verify, .table = c->o->table};
+    const rt_plan_print_options how = {.summary = c->o->summary,
+                                       .verified = c->o->verify,
+                                       .table = c->o->table,
+                                       .machine = c->o->has_cost ? &c->o->cost : NULL};
     return c->o->json ? rt_plan_print_json(c->ctx, stdout, plan, p, l, &how)
                       : rt_plan_print(c->ctx, stdout, plan, p, l, &how);
 }

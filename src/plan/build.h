@@ -65,6 +65,10 @@ rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *
 /* P x P bytes, rt_alloc: 1 where queries of shard q see keys of shard kv, at q * P + kv. */
 rt_status rt_shard_grid(rt_context *ctx, const rt_pair_counter *c, uint8_t **out) RT_NODISCARD;
 
+/* Bytes of one row (a token of a head) of a payload; operations of one visible pair of a query head. */
+double rt_plan_row_bytes(rt_payload payload, const rt_problem *p, const rt_wire_sizes *w);
+double rt_plan_pair_flops(const rt_problem *p, bool backward);
+
 /* The step that holds tile (or move) number i of the pass; -1 if none does. */
 int64_t rt_pass_step_of_tile(const rt_pass *pass, int64_t i);
 

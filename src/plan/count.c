@@ -38,8 +38,7 @@ static rt_status counters_alloc(rt_context *ctx, int64_t steps, int32_t ranks, r
     return ok ? RT_OK : RT_ERR_NOMEM;
 }
 
-/* Bytes of one row (a token of a head) of a payload. */
-static double row_bytes(rt_payload payload, const rt_problem *p, const rt_wire_sizes *w)
+double rt_plan_row_bytes(rt_payload payload, const rt_problem *p, const rt_wire_sizes *w)
 {
     const double d = (double)p->dim, dv = (double)p->dim_v;
     switch (payload) {
@@ -61,10 +60,15 @@ static double row_bytes(rt_payload payload, const rt_problem *p, const rt_wire_s
     return 0.0;
 }
 
-static void work_count(const rt_pass *pass, const rt_problem *p, bool backward, rt_counters *c)
+double rt_plan_pair_flops(const rt_problem *p, bool backward)
 {
     const double d = (double)p->dim, dv = (double)p->dim_v;
-    const double per_pair = backward ? 2.0 * (3.0 * d + 2.0 * dv) : 2.0 * (d + dv);
+    return backward ? 2.0 * (3.0 * d + 2.0 * dv) : 2.0 * (d + dv);
+}
+
+static void work_count(const rt_pass *pass, const rt_problem *p, bool backward, rt_counters *c)
+{
+    const double per_pair = rt_plan_pair_flops(p, backward);
     for (int64_t t = 0; t < pass->n_steps; t++) {
         int64_t most = 0, *step = c->step_pairs + t * c->ranks;
         int32_t working = 0;
@@ -94,7 +98,7 @@ static void work_count(const rt_pass *pass, const rt_problem *p, bool backward, 
 static double move_bytes(const rt_move *m, const rt_problem *p, const rt_wire_sizes *w)
 {
     const int64_t rows = (m->piece.slot1 - m->piece.slot0) * (m->piece.head1 - m->piece.head0) * p->batch;
-    return (double)rows * row_bytes(m->payload, p, w);
+    return (double)rows * rt_plan_row_bytes(m->payload, p, w);
 }
 
 static void traffic_count(const rt_pass *pass, const rt_problem *p, const rt_wire_sizes *w, rt_counters *c)

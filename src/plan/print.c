@@ -1,6 +1,8 @@
 /* A plan as text, one self-describing row a tile or move, and as JSON. */
 #include "plan/build.h"
 
+#include <ringtrue/cost.h>
+
 #include <errno.h>
 #include <string.h>
 
@@ -98,6 +100,72 @@ static void text_rows(FILE *f, const rt_pass *pass, bool backward)
     }
 }
 
+static void text_cost(FILE *f, const rt_pass_cost *c, bool backward)
+{
+    for (int64_t t = 0; t <= c->steps; t++) {
+        const rt_step_cost *x = t < c->steps ? &c->step[t] : &c->total;
+        char number[24] = "total";
+        if (t < c->steps)
+            (void)snprintf(number, sizeof number, "%lld", (long long)t);
+        fprintf(f, "# %-8s %6s %14.6e %14.6e %14.6e %14.6e\n", pass_name(backward), number, x->compute,
+                x->comm, x->time, x->exposed);
+    }
+}
+
+/* What the plan takes on a machine. */
+static rt_status text_costs(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p,
+                            const rt_layout *l, const rt_machine *machine)
+{
+    rt_pass_cost c[2];
+    RT_TRY(rt_plan_cost(ctx, &plan->forward, p, l, &print_wire, machine, false, &c[0]));
+    rt_status status = rt_plan_cost(ctx, &plan->backward, p, l, &print_wire, machine, true, &c[1]);
+    if (status == RT_OK) {
+        fprintf(
+            f,
+            "# cost: %.6g B/s each way and %.6g s a message on the link of a rank, %.6g FLOP/s a rank; a "
+            "step takes the larger of its compute and its communication\n",
+            machine->bandwidth, machine->latency, machine->flops);
+        fprintf(f, "# %-8s %6s %14s %14s %14s %14s\n", "pass", "step", "compute(s)", "comm(s)", "time(s)",
+                "exposed(s)");
+        text_cost(f, &c[0], false);
+        text_cost(f, &c[1], true);
+        fprintf(f, "# forward and backward: %.6e s, of which %.6e s of exposed communication\n",
+                c[0].total.time + c[1].total.time, c[0].total.exposed + c[1].total.exposed);
+        rt_pass_cost_reset(&c[1]);
+    }
+    rt_pass_cost_reset(&c[0]);
+    return status;
+}
+
+static void json_step_cost(FILE *f, const rt_step_cost *x)
+{
+    fprintf(f, "{\"compute\": %.17g, \"comm\": %.17g, \"time\": %.17g, \"exposed\": %.17g}", x->compute,
+            x->comm, x->time, x->exposed);
+}
+
+static rt_status json_costs(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_problem *p,
+                            const rt_layout *l, const rt_machine *machine)
+{
+    fprintf(f, "  \"cost\": {\"bandwidth\": %.17g, \"latency\": %.17g, \"flops\": %.17g",
+            machine->bandwidth, machine->latency, machine->flops);
+    for (int backward = 0; backward < 2; backward++) {
+        rt_pass_cost c;
+        RT_TRY(rt_plan_cost(ctx, backward ? &plan->backward : &plan->forward, p, l, &print_wire, machine,
+                            backward, &c));
+        fprintf(f, ",\n    \"%s\": {\"total\": ", pass_name(backward));
+        json_step_cost(f, &c.total);
+        fprintf(f, ", \"steps\": [");
+        for (int64_t t = 0; t < c.steps; t++) {
+            fprintf(f, "%s\n      ", t > 0 ? "," : "");
+            json_step_cost(f, &c.step[t]);
+        }
+        fprintf(f, "]}");
+        rt_pass_cost_reset(&c);
+    }
+    fprintf(f, "},\n");
+    return RT_OK;
+}
+
 static void text_head(FILE *f, const rt_plan *plan, const rt_problem *p, const rt_layout *l)
 {
     char mask[RT_MASK_TEXT];
@@ -146,7 +214,9 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
         if (status == RT_OK)
             status = rt_pass_table(ctx, f, &plan->backward, plan->ranks, pass_name(true));
     }
-    if (o->summary || o->table)
+    if (status == RT_OK && o->machine != NULL)
+        status = text_costs(ctx, f, plan, p, l, o->machine);
+    if (o->summary || o->table || status != RT_OK)
         goto counted;
     fprintf(
         f,
@@ -286,11 +356,14 @@ rt_status rt_plan_print_json(rt_context *ctx, FILE *f, const rt_plan *plan, cons
         rt_mask_text(mask, p), (long long)p->documents);
     fprintf(f, "  \"wire_bytes\": {\"kv\": %.17g, \"dkv\": %.17g, \"state\": %.17g, \"statistics\": 4},\n",
             print_wire.kv, print_wire.dkv, print_wire.state);
+    rt_status status = RT_OK;
+    if (o->machine != NULL)
+        status = json_costs(ctx, f, plan, p, l, o->machine);
     json_pass(f, &plan->forward, &c[0], false, o->summary);
     fprintf(f, ",\n");
     json_pass(f, &plan->backward, &c[1], true, o->summary);
     fprintf(f, "}\n");
     rt_counters_reset(&c[0]);
     rt_counters_reset(&c[1]);
-    return print_done(ctx, f);
+    return status != RT_OK ? status : print_done(ctx, f);
 }
