@@ -27,6 +27,12 @@ huge-bf16|f32|--family huge --seqlen 40 --heads 1 --dim 16 --mask causal --dtype
 huge-f16|f32|--family huge --seqlen 40 --heads 2 --dim 8 --dtype f16 --seed 14
 tilted-bf16|f32|--family tilted --seqlen 290 --heads 2 --dim 16 --dtype bf16 --seed 15
 tracer-bf16|bf16|--family tracer --seqlen 120 --heads 2 --dim 20 --mask causal --dtype bf16 --seed 16
+alibi|f32|--seqlen 90 --seqlen-k 131 --heads 4 --kv-heads 2 --dim 18 --mask causal-bottom-right --dtype f16 --alibi --seed 17
+bias|f32|--seqlen 130 --heads 2 --dim 16 --dtype bf16 --bias 1hss --seed 18
+softcap|f32|--seqlen 140 --heads 2 --dim 16 --mask causal --dtype bf16 --softcap 1.5 --seed 19
+sink|f32|--seqlen 120 --heads 4 --kv-heads 1 --dim 16 --mask causal --dtype bf16 --sink --seed 20
+dropout|bf16|--seqlen 110 --batch 2 --heads 2 --dim 16 --mask causal --dtype bf16 --dropout 0.3 --seed 21
+scores|f32|--seqlen 60 --batch 2 --heads 4 --kv-heads 2 --dim 16 --mask causal --cu-seqlens 0,1,20,20,45,60 --dtype bf16 --alibi --bias b1ss --softcap 3 --sink --dropout 0.2 --seed 22
 END
 }
 
@@ -55,7 +61,7 @@ cmp -s committed.txt here.txt || {
     diff committed.txt here.txt >&2 || true
     fail "other bits than those committed"
 }
-[ "$(wc -l <here.txt)" -eq $(($(problems | wc -l) * 5)) ] || fail "not five tensors each"
+[ "$(wc -l <here.txt)" -eq $(($(problems | wc -l) * 5 + 4)) ] || fail "not five tensors each, and two of sinks and two of biases"
 [ "${1:-}" != committed ] || exit 0
 
 # same NAME COMMAND..: the committed bits of that problem, and nothing undecided that they would not cover
@@ -65,7 +71,7 @@ same() {
     out=$(problems | sed -n "s/^$name|\([^|]*\)|.*/\1/p")
     # shellcheck disable=SC2086
     expect 0 "$@" run "$name" --arith exact --out-dtype "$out" --fingerprint $more
-    [ "$(grep -c '^# certificate.* undecided 0$' stdout.txt)" -eq 5 ] || fail "$name: something is undecided, which may have any bits"
+    [ "$(grep -c '^# certificate.* undecided 0$' stdout.txt)" -eq "$(grep -c '^fingerprint' stdout.txt)" ] || fail "$name: something is undecided, which may have any bits"
     grep '^fingerprint' stdout.txt | LC_ALL=C sort | sed "s/^fingerprint/$name/" | tr -s ' ' >got.txt
     grep "^$name " committed.txt >want.txt
     cmp -s want.txt got.txt || {
@@ -79,7 +85,7 @@ turn=0
 for ranks in 1 2 3 5; do
     for layout in contiguous zigzag striped; do
         for plan in single ring; do
-            for name in gaussian-bf16 gaussian-f32-scale documents empty-rows gaussian-e4m3; do
+            for name in gaussian-bf16 gaussian-f32-scale documents empty-rows gaussian-e4m3 scores; do
                 turn=$((turn + 1))
                 case $((turn % 4)) in
                 0) OMP_NUM_THREADS=1 ;;
@@ -106,6 +112,7 @@ more="--ranks 3 --layout striped --plan ring"
 for processes in 1 2 3; do
     same gaussian-bf16 mpi $processes "$RINGTRUE"
     same tilted-bf16 mpi $processes "$RINGTRUE"
+    same scores mpi $processes "$RINGTRUE"
 done
 
 # The BLAS's kernels, with and without FMA and AVX, and the libraries' view of the processor.  A kernel that this processor

@@ -42,7 +42,8 @@ static inline double score_logit(uint64_t *s, int kind)
 
 enum { SCORE_ALIBI = 1, SCORE_BIAS = 2, SCORE_CAP = 4, SCORE_SINK = 8, SCORE_DROP = 16, SCORE_ALL = 31 };
 
-/* `what`: which of them; they are the problem's own. */
+/* `what`: which of them; they are the problem's own (rt_problem_reset, or score_cases_free of
+ * a problem that borrows the rest). */
 static inline void score_cases_add(rt_problem *p, int what, uint64_t *s)
 {
     static const char *const shapes[] = {"bhss", "1hss", "b1ss", "11ss", "111s", "b11s", "1h1s"};
@@ -79,6 +80,14 @@ static inline void score_cases_add(rt_problem *p, int what, uint64_t *s)
         p->dropout = drops[score_below(s, sizeof drops / sizeof drops[0])];
         p->dropout_seed = t_random(s);
     }
+}
+
+static inline void score_cases_free(rt_problem *p)
+{
+    rt_free(p->alibi);
+    rt_free(p->bias);
+    rt_free(p->sink);
+    p->alibi = p->bias = p->sink = NULL;
 }
 
 #endif
