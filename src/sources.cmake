@@ -126,6 +126,8 @@ set(RT_SOURCES
   src/io/write.c
   src/io/npy.c
   src/io/spec.c
+  src/io/spec_mask.c
+  src/io/dense_mask.c
   src/io/spec_write.c
   src/io/spec_scores.c
   src/io/sources.c
@@ -142,6 +144,7 @@ set(RT_CLI_SOURCES
   src/cli/scores.c
   src/cli/options_declare.c
   src/cli/options_parse.c
+  src/cli/options_mask.c
   src/cli/gen.c
   src/cli/run.c
   src/cli/layout.c

@@ -21,7 +21,7 @@ for verb in gen run plan grid check diff info bench; do
 done
 LC_ALL=C sort -u ./*.flags >all.flags
 # No flag is hidden from every verb's help.
-for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
+for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask window prefix slices key-lengths dense-mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary table \
     softcap alibi bias sink dropout dropout-seed \
     relayout world order tp cp dp pp ep sharding cp-levels ulysses cp-order cp-window hybrid-cp lengths max-len \
@@ -35,6 +35,7 @@ value_of() { # a good value of a flag
     dtype | out-dtype) echo bf16 ;;
     mask) echo causal ;;
     cu-seqlens | cu-seqlens-k | cu-seqlens-padded | cu-seqlens-k-padded) echo 0,8 ;;
+    window) echo 4,0 ;;
     scale | delta | dropout) echo 0.5 ;;
     bias) echo 1hss ;;
     layout | relayout) echo zigzag ;;

@@ -433,6 +433,51 @@ static void spec_written_parses_back_equal(void **state)
     }
 }
 
+static void spec_masks_parse_back_equal(void **state)
+{
+    (void)state;
+    static const char *const more[] = {
+        "\"window\": [3, -1], \"prefix\": 2",
+        "\"slices\": [[0, 4, 0, 8, \"causal\"], [4, 8, 2, 4, \"full\"], [4, 8, 4, 8, \"bi-causal\"]]",
+        "\"key_lengths\": [5, 0]", "\"key_ranges\": [[[0, 2], [3, 5]], [[7, 8]]]",
+        "\"window\": [-1, -1], \"key_ranges\": [[[0, 2], [2, 8]], [[0, 8]]], \"dense_mask\": \"d.npy\""};
+    for (int i = 0; i < 5; i++) {
+        rt_context ctx = {0};
+        rt_spec s, copy, back;
+        char text[400], *written = NULL;
+        (void)snprintf(text, sizeof text,
+                       "{\"ringtrue\": 1, \"batch\": 2, \"seqlen\": 8, \"heads\": 1, \"dim\": 4, \"mask\": "
+                       "\"full\", %s}",
+                       more[i]);
+        parse(text, RT_F16, &s);
+        const rt_problem *p = &s.problem;
+        assert_int_equal(p->has_window, i == 0 || i == 4);
+        assert_int_equal(p->window_left, i == 0 ? 3 : i == 4 ? -1 : 0);
+        assert_int_equal(p->prefix, i == 0 ? 2 : 0);
+        assert_int_equal(p->n_slices, i == 1 ? 3 : 0);
+        assert_int_equal(p->key_valid != NULL, i >= 2);
+        if (i == 1)
+            assert_true(p->slices[0].q1 == 4 && p->slices[1].k0 == 2 && p->slices[2].k1 == 8 &&
+                        p->slices[2].kind == RT_SLICE_BI_CAUSAL);
+        for (int j = 0; i >= 2 && j < 8; j++) {
+            assert_int_equal(p->key_valid[j], i == 2 ? j < 5 : i == 3 ? j < 2 || j == 3 || j == 4 : 1);
+            assert_int_equal(p->key_valid[8 + j], i == 2 ? 0 : i == 3 ? j == 7 : 1);
+        }
+        t_assert_ok(&ctx, rt_spec_copy(&ctx, &s, &copy));
+        t_assert_ok(&ctx, rt_spec_write(&ctx, &s, &written));
+        parse(written, RT_F16, &back);
+        assert_equal(&s, &back);
+        rt_spec_reset(&s);
+        assert_equal(&copy, &back);
+        assert_int_equal(copy.dense_mask != NULL, i == 4);
+        if (i == 4)
+            assert_string_equal(back.dense_mask, "d.npy");
+        rt_spec_reset(&copy);
+        rt_spec_reset(&back);
+        rt_free(written);
+    }
+}
+
 static void spec_init_is_the_shortest_spec(void **state)
 {
     (void)state;
@@ -461,6 +506,7 @@ int main(void)
         cmocka_unit_test(spec_missing_keys_are_named),
         cmocka_unit_test(spec_cut_anywhere_is_an_error),
         cmocka_unit_test(spec_written_parses_back_equal),
+        cmocka_unit_test(spec_masks_parse_back_equal),
         cmocka_unit_test(spec_init_is_the_shortest_spec),
     };
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);

@@ -106,7 +106,15 @@ typedef struct {
                                        NULL: the tensors hold no padding */
     char algorithm[96];           /**< a planner's name, with its parameters (rt_plan_create) */
     rt_declared declared;
+    /** Where problem.dense is, or NULL: a bool, i32 or i64 tensor (Sq, Sk) of the dump (of any of its files), or,
+     *  where the name ends in ".npy", a file relative to the spec.  rt_spec_parse leaves problem.dense NULL,
+     *  rt_dump_open reads it.  Owned */
+    char *dense_mask;
 } rt_spec;
+/** The name of a dense mask that ringtrue writes. */
+#define RT_DENSE_MASK_NAME "mask"
+/** Read the one tensor of a file into p->dense (Sq, Sk of p). */
+rt_status rt_dense_mask_read(rt_context *ctx, const char *path, rt_problem *p) RT_NODISCARD;
 
 /** Parse a spec's JSON text; `where` names it in errors ("spec.json").  Unknown keys, wrong types and values
  *  out of range are RT_ERR_FORMAT, naming key, value and what is allowed.  `input` is the dtype of q, from

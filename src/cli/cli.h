@@ -50,6 +50,8 @@ rt_status rt_cli_layout_spec(rt_cli *c, const rt_dump *from, const rt_layout *l,
 int64_t rt_cli_batch(const rt_problem *p, rt_tensor_id t);
 void rt_cli_shape(const rt_problem *p, rt_tensor_id t, int64_t *seqlen, int64_t *heads, int64_t *width);
 bool rt_cli_key_side(rt_tensor_id t);
+/* The tensor of a dense mask. */
+rt_tensor_decl rt_cli_mask_decl(const rt_problem *p);
 void rt_cli_print_fingerprint(FILE *f, rt_tensor_id t, rt_dtype dtype, const rt_fingerprint *x);
 
 /* Certificates and product counts of all processes, on process 0.  Collective. */

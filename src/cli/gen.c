@@ -67,7 +67,7 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
 {
     const rt_options *o = c->o;
     const int64_t inputs = o->forward_only ? 3 : 4, n = o->results ? 9 : inputs;
-    rt_tensor_decl decl[RT_TENSOR_COUNT + 2];
+    rt_tensor_decl decl[RT_TENSOR_COUNT + 3];
     gen_file f = {.p = p};
     for (int64_t i = 0; i < n; i++) {
         int64_t s, h, w;
@@ -94,7 +94,11 @@ static rt_status write_file(rt_cli *c, const rt_problem *p, const char *path, co
                                        .ndim = 4,
                                        .shape = {shape[0], shape[1], shape[2], shape[3]}};
     rt_file_writer file;
-    RT_TRY(rt_file_create(c->ctx, path, decl, all, spec, &file));
+    if (p->dense != NULL) /* behind all others */
+        decl[all] = rt_cli_mask_decl(p);
+    RT_TRY(rt_file_create(c->ctx, path, decl, all + (p->dense != NULL), spec, &file));
+    if (p->dense != NULL)
+        memcpy(file.data[all], p->dense, (size_t)(p->seqlen_q * p->seqlen_k));
     for (int64_t i = 0; i < n; i++)
         f.data[order[i]] = file.data[i];
     if (p->sink != NULL)

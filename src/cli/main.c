@@ -33,6 +33,12 @@ static void progress(void *arg, const char *what, int64_t done, int64_t total)
     fflush(stderr);
 }
 
+rt_tensor_decl rt_cli_mask_decl(const rt_problem *p)
+{
+    return (rt_tensor_decl){
+        .name = RT_DENSE_MASK_NAME, .dtype = RT_BOOL, .ndim = 2, .shape = {p->seqlen_q, p->seqlen_k}};
+}
+
 bool rt_cli_key_side(rt_tensor_id t)
 {
     return t == RT_K || t == RT_V || t == RT_DK || t == RT_DV;

@@ -42,6 +42,13 @@ static const struct {
     {"cu-seqlens", 1012, "LIST", PROBLEM,
      "document boundaries, e.g. 0,128,320,512; the mask then holds inside documents"},
     {"cu-seqlens-k", 1013, "LIST", PROBLEM, "boundaries of the keys (default: cu-seqlens)"},
+    {"window", 1050, "LIST", PROBLEM,
+     "LEFT,RIGHT: sliding window around the mask's diagonal; -1: no limit on that side"},
+    {"prefix", 1051, "N", PROBLEM, "prefix-LM: the first N keys (of each document) are always visible"},
+    {"slices", 1052, "FILE", PROBLEM,
+     "lines 'q0 q1 k0 k1 KIND': only these rectangles; full causal inv-causal bi-causal"},
+    {"key-lengths", 1053, "LIST", PROBLEM, "key padding: how many keys of each batch count, e.g. 200,256"},
+    {"dense-mask", 1054, "FILE", PROBLEM, "npy file (Sq, Sk), bool: which pairs are visible"},
     {"scale", 1014, "X", PROBLEM,
      "score scale: rsqrt_dim (default, exactly 1/sqrt(D)), f32:X, f64:X or X (f64)"},
     {"softcap", 1080, "C", PROBLEM, "scores become C tanh(s / C)"},
@@ -299,6 +306,22 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         return o->unpadded ? RT_OK : rt_option_list(ctx, name, v, &o->padded_q, &o->n_padded_q);
     case 1071:
         return rt_option_list(ctx, name, v, &o->padded_k, &o->n_padded_k);
+    case 1050:
+        RT_TRY(rt_option_list(ctx, name, v, &o->window, &o->n_window));
+        return o->n_window == 2
+                   ? RT_OK
+                   : rt_fail(ctx, RT_ERR_ARG,
+                             "--window %s: two numbers LEFT,RIGHT are needed, e.g. 128,0 or -1,0", v);
+    case 1051:
+        return rt_option_int(ctx, name, v, 0, big, &o->prefix);
+    case 1052:
+        o->slices = v;
+        return RT_OK;
+    case 1053:
+        return rt_option_list(ctx, name, v, &o->key_lengths, &o->n_key_lengths);
+    case 1054:
+        o->dense_mask = v;
+        return RT_OK;
     case 1014:
         o->scale = v;
         return RT_OK;
@@ -549,6 +572,9 @@ void rt_options_reset(rt_options *o)
     o->grid.levels = o->grid.lengths = NULL;
     rt_free(o->padded_q);
     rt_free(o->padded_k);
+    rt_free(o->window);
+    rt_free(o->key_lengths);
+    o->window = o->key_lengths = NULL;
     o->cu_q = o->cu_k = o->padded_q = o->padded_k = NULL;
 }
 
@@ -612,6 +638,8 @@ rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *o
     }
     if (st == RT_OK)
         st = rt_options_scores(ctx, o, strcmp(o->verb, "gen") == 0, &p);
+    if (st == RT_OK)
+        st = rt_options_mask(ctx, o, &p);
     if (st == RT_OK)
         st = rt_problem_check(ctx, &p);
     if (st != RT_OK) {

@@ -27,6 +27,9 @@ typedef struct {
     rt_dtype dtype, out_dtype;
     bool has_out_dtype;
     rt_mask_kind mask;
+    const char *slices, *dense_mask; /* files */
+    int64_t *window, *key_lengths;   /* rt_alloc */
+    int64_t n_window, n_key_lengths, prefix;
     int64_t *cu_q, *cu_k; /* rt_alloc */
     int64_t n_cu_q, n_cu_k;
     int64_t *padded_q, *padded_k; /* rt_alloc */
@@ -66,6 +69,8 @@ rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *o
 /* alibi, bias, softcap, sink and dropout of the flags (scores.c); sink and bias drawn from the generator, or zeros where
  * the values do not matter.  The sizes of p are set. */
 rt_status rt_options_scores(rt_context *ctx, const rt_options *o, bool values, rt_problem *p) RT_NODISCARD;
+/* The parts of the mask beyond --mask and the documents, into a problem whose sizes are set (not checked). */
+rt_status rt_options_mask(rt_context *ctx, const rt_options *o, rt_problem *p) RT_NODISCARD;
 /* The name of a flag that was given and describes the problem, NULL if none: such flags and a dump exclude
  * each other. */
 const char *rt_options_problem_flag(const rt_options *o);

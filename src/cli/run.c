@@ -9,7 +9,7 @@
 #include "show/trace_file.h"
 
 static const rt_tensor_id inputs[] = {RT_Q, RT_K, RT_V, RT_DOUT};
-enum { MAX_TENSORS = RT_NAME_COUNT + 2 };
+enum { MAX_TENSORS = RT_NAME_COUNT + 3 };
 
 /* One rank's file while it is written. */
 typedef struct {
@@ -59,7 +59,8 @@ static void store(void *arg, rt_tensor_id t, int32_t rank, int64_t slot, int64_t
 }
 
 /* The tensors of the scores in rank r's file: sink, bias and their gradients. */
-static int64_t score_decls(const run_sink *s, int32_t r, bool backward, rt_tensor_decl *decl, rt_tensor_id *id)
+static int64_t score_decls(const run_sink *s, int32_t r, bool backward, rt_tensor_decl *decl,
+                           rt_tensor_id *id)
 {
     const rt_problem *p = s->p;
     const bool by_query = p->bias_shape[2] == p->seqlen_q;
@@ -93,8 +94,8 @@ static void write_scores(const run_sink *s, int32_t r, const rank_file *f)
             if (by_query && x->rank_of[i] != r)
                 continue;
             const int64_t n = by_query ? x->rows[r] : 1, row = by_query ? rt_layout_row(x, i) : 0;
-            memcpy((double *)f->data[RT_BIAS] + (k * n + row) * shape[3], p->bias + (k * shape[2] + i) * shape[3],
-                   (size_t)shape[3] * sizeof *p->bias);
+            memcpy((double *)f->data[RT_BIAS] + (k * n + row) * shape[3],
+                   p->bias + (k * shape[2] + i) * shape[3], (size_t)shape[3] * sizeof *p->bias);
         }
 }
 
@@ -128,7 +129,10 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
     }
     n += score_decls(s, r, backward, decl + n, id + n);
     const int64_t n_tensors = n;
-    n += rt_cli_position_decls(s->l, r, decl + n);
+    const int64_t n_lists = rt_cli_position_decls(s->l, r, decl + n);
+    n += n_lists;
+    if (r == 0 && p->dense != NULL)
+        decl[n++] = rt_cli_mask_decl(p);
     char path[4096];
     if (snprintf(path, sizeof path, "%s/rank%d.safetensors", aside, r) >= (int)sizeof path)
         return rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", c->o->output);
@@ -137,7 +141,9 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
     f->open = true;
     for (int64_t i = 0; i < n_tensors; i++)
         f->data[id[i]] = f->file.data[i];
-    for (int64_t k = n_tensors; k < n; k++)
+    if (r == 0 && p->dense != NULL)
+        memcpy(f->file.data[n - 1], p->dense, (size_t)(p->seqlen_q * p->seqlen_k));
+    for (int64_t k = n_tensors; k < n_tensors + n_lists; k++)
         rt_cli_positions(s->l, k == n_tensors ? RT_SIDE_Q : RT_SIDE_KV, r, f->file.data[k]);
     write_scores(s, r, f);
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
@@ -268,7 +274,8 @@ static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool
     if (s->l->note[0] != '\0')
         printf("# note: %s\n", s->l->note);
     for (int t = RT_LSE; t < (backward ? RT_RESULT_COUNT : RT_DQ) && o->fingerprint; t++) {
-        if ((t == RT_DSINK && s->p->sink == NULL) || (t == RT_DBIAS && (s->p->bias == NULL || s->p->no_dbias)))
+        if ((t == RT_DSINK && s->p->sink == NULL) ||
+            (t == RT_DBIAS && (s->p->bias == NULL || s->p->no_dbias)))
             continue;
         const rt_fingerprint f = {{words[2 * t], words[2 * t + 1]}};
         rt_cli_print_fingerprint(stdout, (rt_tensor_id)t, t == RT_LSE ? s->lse : s->result, &f);

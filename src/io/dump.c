@@ -100,6 +100,7 @@ static bool name_used(const rt_spec *s, const char *name)
             return true;
     }
     return (s->positions && strcmp(s->positions, name) == 0) ||
+           (s->dense_mask && strcmp(s->dense_mask, name) == 0) ||
            (s->positions_k && strcmp(s->positions_k, name) == 0);
 }
 
@@ -174,6 +175,7 @@ static rt_status open_dump(rt_dump_opener *o, const char *spec_path, rt_mapping 
     RT_TRY(rt_dump_find_tensors(o));
     /* undeclared arithmetic is assumed from q's dtype, known only now */
     RT_TRY(parse_spec(o, text, size, o->d.dtype[RT_Q]));
+    RT_TRY(rt_dump_dense_mask(o, spec_path));
     return rt_dump_check(o);
 }
 

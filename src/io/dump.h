@@ -21,6 +21,8 @@ static inline bool rt_dump_on_kv_side(rt_tensor_id t)
 rt_status rt_dump_missing_file(const rt_dump_opener *o, int64_t rank, const char *name);
 /* Which tensors are there: fills found, d.present and d.dtype. */
 rt_status rt_dump_find_tensors(rt_dump_opener *o) RT_NODISCARD;
+/* Fills d.spec.problem.dense where the spec names a dense mask. */
+rt_status rt_dump_dense_mask(rt_dump_opener *o, const char *spec_path) RT_NODISCARD;
 /* Fills d.views and d.layout, and checks every shape. */
 rt_status rt_dump_check(rt_dump_opener *o) RT_NODISCARD;
 

@@ -4,6 +4,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/spec.h"
+#include "io/spec_mask.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -234,8 +235,9 @@ static rt_status read_documents(const reader *r, rt_problem *p)
     return RT_OK;
 }
 
-static rt_status read_problem(const reader *r, rt_problem *p)
+static rt_status read_problem(const reader *r, rt_spec *s)
 {
+    rt_problem *p = &s->problem;
     RT_TRY(read_int(r, "batch", REQUIRED, 1, COUNT_MAX, &p->batch));
     RT_TRY(read_int(r, "seqlen", REQUIRED, 1, LENGTH_MAX, &p->seqlen_q));
     p->seqlen_k = p->seqlen_q;
@@ -254,6 +256,7 @@ static rt_status read_problem(const reader *r, rt_problem *p)
                      "full causal causal-bottom-right", &mask));
     p->mask = (rt_mask_kind)mask;
     RT_TRY(read_documents(r, p));
+    RT_TRY(rt_spec_read_mask(r->ctx, r->where, r->object, s));
 
     rt_context inner = {0}; /* the problem's own rules, said as what they are here: an error of the file */
     rt_status st = rt_problem_check(&inner, p);
@@ -370,7 +373,7 @@ static rt_status read_padding(const reader *r, rt_spec *s)
                          keys[0]);
         if (st == RT_OK && own && n != p->documents)
             st = rt_spec_refuse(r, keys[side], json_object_get(r->object, keys[side]),
-                        "as many offsets as cu_seqlens has boundaries");
+                                "as many offsets as cu_seqlens has boundaries");
         if (st == RT_OK && lists[side] &&
             rt_layout_check_padding(&inner, p, (rt_side)side, lists[side]) != RT_OK)
             st = rt_fail(r->ctx, RT_ERR_FORMAT, "%s: %s", r->where, inner.message);
@@ -470,7 +473,8 @@ static rt_status read_arithmetic(const reader *r, rt_declared *d)
         return RT_OK;
     if (json_is_string(v)) {
         if (!rt_declared_of(json_string_value(v), d))
-            return rt_spec_refuse(r, "arithmetic", v, "\"f64\", or an object with the fields of the arithmetic");
+            return rt_spec_refuse(r, "arithmetic", v,
+                                  "\"f64\", or an object with the fields of the arithmetic");
         return RT_OK;
     }
     RT_TRY(open_object(r, "arithmetic", v, "arithmetic.", known, &a));
@@ -507,6 +511,7 @@ static rt_status read_spec(const reader *r, rt_spec *s)
                                         "softcap",
                                         "sink",
                                         "dropout",
+                                        RT_SPEC_MASK_KEYS,
                                         NULL};
     int64_t version = 0, ranks = 1;
     int choice = 0;
@@ -515,7 +520,7 @@ static rt_status read_spec(const reader *r, rt_spec *s)
     const json_t *comment = json_object_get(r->object, "comment");
     if (comment && !json_is_string(comment))
         return rt_spec_refuse(r, "comment", comment, "a string");
-    RT_TRY(read_problem(r, &s->problem));
+    RT_TRY(read_problem(r, s));
     RT_TRY(rt_spec_read_scores(r, s));
     RT_TRY(read_name(r, "order", OPTIONAL, order_name, RT_ORDER_BHSD + 1, "bshd sbhd bhsd", &choice));
     s->order = (rt_order)choice;

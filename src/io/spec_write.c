@@ -3,6 +3,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/spec.h"
+#include "io/spec_mask.h"
 
 #include <string.h>
 
@@ -85,6 +86,7 @@ rt_status rt_spec_copy(rt_context *ctx, const rt_spec *from, rt_spec *to)
     s.positions_k = NULL;
     s.padded_q = NULL;
     s.padded_k = NULL;
+    s.dense_mask = NULL;
     rt_status st = rt_problem_copy(ctx, &from->problem, &s.problem);
     if (st != RT_OK)
         goto reset;
@@ -96,6 +98,8 @@ rt_status rt_spec_copy(rt_context *ctx, const rt_spec *from, rt_spec *to)
     if (from->positions && !(s.positions = rt_text_copy(ctx, from->positions)))
         goto reset;
     if (from->positions_k && !(s.positions_k = rt_text_copy(ctx, from->positions_k)))
+        goto reset;
+    if (from->dense_mask && !(s.dense_mask = rt_text_copy(ctx, from->dense_mask)))
         goto reset;
     if (from->padded_q &&
         !(s.padded_q = rt_spec_list_copy(ctx, from->padded_q, from->problem.documents + 1)))
@@ -121,6 +125,7 @@ void rt_spec_reset(rt_spec *s)
     rt_free(s->positions_k);
     rt_free(s->padded_q);
     rt_free(s->padded_k);
+    rt_free(s->dense_mask);
     memset(s, 0, sizeof *s);
 }
 
@@ -233,6 +238,7 @@ rt_status rt_spec_write(rt_context *ctx, const rt_spec *s, char **text)
     json_t *root = json_object();
     int bad = set(root, "ringtrue", json_integer(1));
     bad |= write_problem(root, &s->problem);
+    bad |= rt_spec_write_mask(root, s);
     bad |= rt_spec_write_scores(root, s);
     bad |= write_files(root, s);
     bad |= write_arithmetic(root, &s->declared);

@@ -121,15 +121,20 @@ rt_status rt_generate_results(rt_context *ctx, rt_family f, const rt_problem *p,
 {
     if (rt_problem_has_scores(p))
         return rt_fail(ctx, RT_ERR_ARG,
-                       "results by closed form: without alibi, bias, softcap, sink and dropout. Hint: `run` computes them");
-    if (f != RT_FAMILY_TRACER || p->documents > 0 ||
+                       "results by closed form: without alibi, bias, softcap, sink and dropout. Hint: "
+                       "`run` computes them");
+    const bool plain =
+        !p->has_window && p->prefix == 0 && p->n_slices == 0 && p->key_valid == NULL && p->dense == NULL;
+    char mask[RT_MASK_TEXT];
+    if (f != RT_FAMILY_TRACER || p->documents > 0 || !plain ||
         (p->mask != RT_MASK_FULL && p->seqlen_q != p->seqlen_k))
-        return rt_fail(ctx, RT_ERR_ARG,
-                       "results by closed form: family tracer without documents, full or with Sq = Sk "
-                       "(family %s, %lld documents, Sq %lld, Sk "
-                       "%lld). Hint: `run` computes any other",
-                       rt_family_name(f), (long long)p->documents, (long long)p->seqlen_q,
-                       (long long)p->seqlen_k);
+        return rt_fail(
+            ctx, RT_ERR_ARG,
+            "results by closed form: family tracer without documents, full or causal with Sq = Sk "
+            "(family %s, mask %s, %lld documents, Sq %lld, Sk "
+            "%lld). Hint: `run` computes any other",
+            rt_family_name(f), rt_mask_text(mask, p), (long long)p->documents, (long long)p->seqlen_q,
+            (long long)p->seqlen_k);
     const int threads = omp_get_max_threads();
     double *store = rt_alloc(ctx, threads * scratch_doubles(p), sizeof *store);
     if (store == NULL)
