@@ -435,7 +435,7 @@ static void panels_hold_every_visible_pair(void **state)
         }
         rt_context ctx = {0};
         rt_blocks b;
-        t_assert_ok(&ctx, rt_blocks_create(&ctx, &p, q_pos, 600, k_pos, 600, 256, 200, &b));
+        t_assert_ok(&ctx, rt_blocks_create(&ctx, &p, 0, q_pos, 600, k_pos, 600, 256, 200, &b));
         static int8_t seen[600][600];
         memset(seen, 0, sizeof seen);
         int64_t work = 0;

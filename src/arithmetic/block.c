@@ -36,12 +36,13 @@ static rt_status classes_create(rt_context *ctx, rt_blocks *b)
         return RT_ERR_NOMEM;
 #pragma omp parallel for schedule(dynamic, 16) if (n > 64) default(none) shared(b, n)
     for (int64_t x = 0; x < n; x++)
-        b->classes[x] = (uint8_t)look(b, x / (b->n_qb * b->n_kb), x / b->n_kb % b->n_qb, x % b->n_kb);
+        b->classes[x] =
+            (uint8_t)look(b, b->batch0 + x / (b->n_qb * b->n_kb), x / b->n_kb % b->n_qb, x % b->n_kb);
     return RT_OK;
 }
 
-rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *q_pos, int64_t n_q,
-                           const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k,
+rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, int64_t batch0, const int64_t *q_pos,
+                           int64_t n_q, const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k,
                            rt_blocks *out)
 {
     rt_blocks b = {.p = p,
@@ -49,6 +50,7 @@ rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *
                    .n_q = n_q,
                    .n_k = n_k,
                    .q_pos = q_pos,
+                   .batch0 = batch0,
                    .k_pos = k_pos,
                    .block_q = block_q,
                    .block_k = block_k};
@@ -136,7 +138,8 @@ void rt_blocks_vis(const rt_blocks *b, int64_t batch, int64_t row, int64_t key0,
 rt_block_class rt_blocks_classify(const rt_blocks *b, int64_t batch, int64_t qb, int64_t kb)
 {
     if (!b->interval)
-        return (rt_block_class)b->classes[((b->batches > 1 ? batch : 0) * b->n_qb + qb) * b->n_kb + kb];
+        return (rt_block_class)
+            b->classes[((b->batches > 1 ? batch - b->batch0 : 0) * b->n_qb + qb) * b->n_kb + kb];
     if (b->hi_max[qb] == INT64_MIN || b->k_max[kb] < b->lo_min[qb] || b->k_min[kb] >= b->hi_max[qb])
         return RT_BLOCK_EMPTY;
     if (!b->any_empty[qb] && b->k_min[kb] >= b->lo_max[qb] && b->k_max[kb] < b->hi_min[qb])

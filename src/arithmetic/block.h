@@ -20,16 +20,17 @@ typedef struct {
     int64_t n_qb, n_kb;
     int64_t *lo_min, *lo_max, *hi_min, *hi_max; /* n_qb: extremes over the rows that see any key */
     bool *any_empty;                            /* n_qb: some row of the block sees no key at all */
-    uint8_t *classes;       /* unless interval: (batches, n_qb, n_kb), found by looking at every pair */
-    int64_t batches;        /* B, or 1 where all see the same */
-    int64_t *k_min, *k_max; /* n_kb */
+    uint8_t *classes;        /* unless interval: (batches, n_qb, n_kb), found by looking at every pair */
+    int64_t batch0, batches; /* the first batch and how many; one where all see the same */
+    int64_t *k_min, *k_max;  /* n_kb */
     int64_t block_q, block_k;
     int64_t *store;
     bool *store_flags;
 } rt_blocks;
 
-rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, const int64_t *q_pos, int64_t n_q,
-                           const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k,
+/* batch0: the batch of the mask with which those that are classified, p->batch of them, begin. */
+rt_status rt_blocks_create(rt_context *ctx, const rt_problem *p, int64_t batch0, const int64_t *q_pos,
+                           int64_t n_q, const int64_t *k_pos, int64_t n_k, int64_t block_q, int64_t block_k,
                            rt_blocks *out) RT_NODISCARD;
 void rt_blocks_reset(rt_blocks *b);
 rt_block_class rt_blocks_classify(const rt_blocks *b, int64_t batch, int64_t qb, int64_t kb);

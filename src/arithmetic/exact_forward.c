@@ -265,7 +265,7 @@ rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t b0
                                 int64_t counts[2], void (*poke)(void *), void *poke_arg)
 {
     rt_blocks blocks;
-    RT_TRY(rt_blocks_create(ctx, p, q_pos, n_q, k_pos, n_kv, Q, K, &blocks));
+    RT_TRY(rt_blocks_create(ctx, p, b0, q_pos, n_q, k_pos, n_kv, Q, K, &blocks));
     const int threads = omp_get_max_threads();
     rt_exact_keys keys = {.n = 0};
     scratch *work = rt_calloc(ctx, threads, sizeof *work);

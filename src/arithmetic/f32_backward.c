@@ -197,7 +197,7 @@ rt_status rt_f32_backward(rt_context *ctx, const rt_tile_data *t)
     f.group = p->heads_q / p->heads_kv;
     f.g0 = t->q_head0 / f.group;
     f.heads = (t->q_head1 - 1) / f.group + 1 - f.g0;
-    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, Q, K, &f.blocks));
+    RT_TRY(rt_blocks_create(ctx, p, 0, t->q_pos, t->n_q, t->k_pos, t->n_kv, Q, K, &f.blocks));
     const int threads = omp_get_max_threads();
     const int64_t floats = 2 * (int64_t)Q * LD,
                   places = p->batch * (t->q_head1 - t->q_head0) * f.blocks.n_qb;

@@ -155,7 +155,7 @@ rt_status rt_f32_forward(rt_context *ctx, const rt_tile_data *t)
     while (f.rows > RT_PANEL && across * ((t->n_q + f.rows - 1) / f.rows) < 8 * (int64_t)threads)
         f.rows /= 2;
     const int64_t floats = f.rows * (LD + p->dim_v);
-    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, f.rows, K, &f.blocks));
+    RT_TRY(rt_blocks_create(ctx, p, 0, t->q_pos, t->n_q, t->k_pos, t->n_kv, f.rows, K, &f.blocks));
     scratch *work = rt_alloc(ctx, threads, sizeof *work);
     float *store = rt_alloc(ctx, threads * floats, sizeof *store);
     rt_status st = work == NULL || store == NULL ? RT_ERR_NOMEM : RT_OK;

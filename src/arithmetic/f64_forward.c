@@ -167,7 +167,7 @@ rt_status rt_f64_forward(rt_context *ctx, const rt_tile_data *t)
     const int64_t heads = t->q_head1 - t->q_head0, across = p->batch * heads, most = rt_min64(Q, t->n_q),
                   doubles = most * (LD + p->dim_v);
     tile f = {.t = t, .kernels = rt_f64_kernels_here(), .g0 = t->q_head0 / group};
-    RT_TRY(rt_blocks_create(ctx, p, t->q_pos, t->n_q, t->k_pos, t->n_kv, Q, K, &f.blocks));
+    RT_TRY(rt_blocks_create(ctx, p, 0, t->q_pos, t->n_q, t->k_pos, t->n_kv, Q, K, &f.blocks));
     const int threads = omp_get_max_threads();
     scratch *work = rt_alloc(ctx, threads, sizeof *work);
     double *store = rt_alloc(ctx, threads * doubles, sizeof *store);
