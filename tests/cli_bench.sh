@@ -17,6 +17,7 @@ refuse 2 '--arith : unknown; allowed: ' "$RINGTRUE" bench --arith ''
 refuse 2 '--iters 0: a whole number from 1' "$RINGTRUE" bench --iters 0
 refuse 2 'bench takes no argument, not in' "$RINGTRUE" bench in
 refuse 2 '--peer is compared with f32' "$RINGTRUE" bench --seqlen 8 --heads 1 --arith f64 --peer
+refuse 2 '--peer: it computes no alibi, bias, softcap, sink or dropout' "$RINGTRUE" bench --seqlen 8 --heads 1 --arith f32 --peer --sink
 refuse 2 'mask causal-bottom-right is not one of' "$RINGTRUE" bench --seqlen 8 --heads 1 --mask causal-bottom-right --peer
 refuse 2 'heads 4 is not a multiple of kv_heads 3' "$RINGTRUE" bench --heads 4 --kv-heads 3
 

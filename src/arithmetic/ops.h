@@ -52,7 +52,8 @@ typedef struct {
     void (*load)(void *arg, rt_tensor_id t, int64_t b, int64_t pos, int64_t h, double *row);
     void *arg;
     rt_dtype format, lse_format; /* of the results: exact rounds to them, once */
-    rt_certificate *certificate; /* RT_RESULT_COUNT where sinks or biases are finished, else RT_TENSOR_COUNT */
+    rt_certificate
+        *certificate; /* RT_RESULT_COUNT where sinks or biases are finished, else RT_TENSOR_COUNT */
 } rt_finish;
 
 /* Whether DQ carries rows of dBias: what the row's pairs add to it, by original key position. */
@@ -63,7 +64,8 @@ static inline bool rt_wants_dbias(const rt_problem *p)
 
 struct rt_arithmetic_ops {
     const char *name;
-    bool scores; /* computes alibi, bias, softcap, sinks and dropout; else rt_run refuses a problem with them */
+    bool
+        scores; /* computes alibi, bias, softcap, sinks and dropout; else rt_run refuses a problem with them */
     rt_dtype result; /* the natural dtype of its results */
     int state_m;     /* the part of STATE that is -infinity in an empty row */
     /* widths of a payload's parts; returns how many */
@@ -85,7 +87,8 @@ struct rt_arithmetic_ops {
     int dbias_part; /* DQ's parts from here on are dBias's */
     int sink_share; /* doubles of a share */
     /* the share of a finished row (its parts of DO) in dSink_h = - sum over (b, i) exp(sink_h - L_i) delta_i */
-    void (*share_sink)(const rt_problem *p, int64_t h, const double *const row[RT_MAX_PARTS], double *share);
+    void (*share_sink)(const rt_problem *p, int64_t h, const double *const row[RT_MAX_PARTS],
+                       double *share);
     /* sum <- sum + in, in this order: a share (RT_DSINK: parts[0] alone), or the dBias parts of a DQ row */
     void (*sum)(rt_tensor_id t, const rt_problem *p, const double *const in[RT_MAX_PARTS],
                 double *const sum[RT_MAX_PARTS]);

@@ -170,6 +170,9 @@ static void print(const bench *b)
            RT_VERSION, (long long)p->batch, (long long)p->seqlen_q, (long long)p->heads_q,
            (long long)p->heads_kv, (long long)p->dim, rt_mask_name(p->mask), rt_dtype_name(o->dtype),
            (long long)b->iters, (long long)o->warmup, omp_get_max_threads());
+    char scores[RT_SCORE_TEXT];
+    if (rt_problem_has_scores(p))
+        printf("# scores %s\n", rt_score_text(scores, p));
     printf("# %s\n# operations: %s S^2 D H forward, %s backward\n", rt_blas_description(),
            p->mask == RT_MASK_FULL ? "4" : "2", p->mask == RT_MASK_FULL ? "10" : "5");
     printf("# %-6s %-9s %12s %12s %10s %12s %10s\n", "arith", "pass", "time", "time", "rate", "gemm",
@@ -253,6 +256,8 @@ rt_status rt_cli_bench(rt_cli *c)
     bench b = {.c = c, .iters = o->iters};
     RT_TRY(rt_options_problem(c->ctx, o, &b.p));
     rt_status st = rt_blas_self_test(c->ctx);
+    if (st == RT_OK && o->peer && rt_problem_has_scores(&b.p))
+        st = rt_fail(c->ctx, RT_ERR_ARG, "--peer: it computes no alibi, bias, softcap, sink or dropout");
     if (st == RT_OK)
         st = prepare(c->ctx, &b);
     if (st == RT_OK)

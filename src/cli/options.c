@@ -51,13 +51,15 @@ static const struct {
     {"dense-mask", 1054, "FILE", PROBLEM, "npy file (Sq, Sk), bool: which pairs are visible"},
     {"scale", 1014, "X", PROBLEM,
      "score scale: rsqrt_dim (default, exactly 1/sqrt(D)), f32:X, f64:X or X (f64)"},
-    {"softcap", 1080, "C", PROBLEM, "scores become C tanh(s / C)"},
-    {"alibi", 1081, NULL, PROBLEM, "ALiBi with the standard slopes 2^(-8 h / heads)"},
-    {"bias", 1082, "SHAPE", PROBLEM,
+    {"softcap", 1080, "C", PROBLEM | BENCH, "scores become C tanh(s / C)"},
+    {"alibi", 1081, NULL, PROBLEM | BENCH, "ALiBi with the standard slopes 2^(-8 h / heads)"},
+    {"bias", 1082, "SHAPE", PROBLEM | BENCH,
      "an additive bias of shape bhss, or with 1 where it is broadcast: 1hss 11ss b1ss 111s .."},
-    {"sink", 1083, NULL, PROBLEM, "an attention sink: a logit for each head that joins the softmax"},
-    {"dropout", 1084, "P", PROBLEM, "drop weights with probability P, by (batch, head, query, key)"},
-    {"dropout-seed", 1085, "N", PROBLEM, "the seed of dropout (default 1)"},
+    {"sink", 1083, NULL, PROBLEM | BENCH,
+     "an attention sink: a logit for each head that joins the softmax"},
+    {"dropout", 1084, "P", PROBLEM | BENCH,
+     "drop weights with probability P, by (batch, head, query, key)"},
+    {"dropout-seed", 1085, "N", PROBLEM | BENCH, "the seed of dropout (default 1)"},
     {"plan", 1015, "NAME", RUN | PLAN | CHECK,
      "the algorithm; plan --list names them (default: the spec's, else single)"},
     {"layout", 1016, "NAME", GEN | RUN | PLAN | GRID,
@@ -637,7 +639,7 @@ rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *o
         st = rt_fail(ctx, RT_ERR_ARG, "--cu-seqlens-k without --cu-seqlens");
     }
     if (st == RT_OK)
-        st = rt_options_scores(ctx, o, strcmp(o->verb, "gen") == 0, &p);
+        st = rt_options_scores(ctx, o, strcmp(o->verb, "plan") != 0 && strcmp(o->verb, "grid") != 0, &p);
     if (st == RT_OK)
         st = rt_options_mask(ctx, o, &p);
     if (st == RT_OK)

@@ -21,8 +21,8 @@ static int64_t files_with(const rt_dump_opener *o, rt_tensor_id t)
 }
 
 /* The tensor of rank r as (B, S, H, D), its shape held against the problem's; `whole`: not cut by queries. */
-static rt_status view_of(const rt_dump_opener *o, rt_tensor_id t, int64_t r, bool whole, const rt_file_tensor *f,
-                         const char *path, rt_view *out)
+static rt_status view_of(const rt_dump_opener *o, rt_tensor_id t, int64_t r, bool whole,
+                         const rt_file_tensor *f, const char *path, rt_view *out)
 {
     const rt_problem *p = &o->d.spec.problem;
     const bool vector = t == RT_SINK || t == RT_DSINK;
@@ -40,8 +40,9 @@ static rt_status view_of(const rt_dump_opener *o, rt_tensor_id t, int64_t r, boo
     for (int32_t a = 0; good && a < ndim; a++)
         good = v->shape[a] == want[a];
     if (!good)
-        return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is %s %s; the spec gives %s in a floating format",
-                       path, f->name, rt_dtype_name(v->dtype), rt_shape_print(v->ndim, v->shape).text,
+        return rt_fail(o->ctx, RT_ERR_FORMAT,
+                       "%s: tensor '%s' is %s %s; the spec gives %s in a floating format", path,
+                       o->d.spec.names[t], rt_dtype_name(v->dtype), rt_shape_print(v->ndim, v->shape).text,
                        rt_shape_print(ndim, want).text);
     *out = (rt_view){v->data, v->dtype, 4, {1, 1, 1, 1}, {0}};
     static const int from[4] = {0, 2, 1, 3};
@@ -136,7 +137,8 @@ static rt_status find_gradient(rt_dump_opener *o, rt_tensor_id t)
         if (f)
             RT_TRY(view_of(o, t, r, false, f, rt_dump_file_of(o, r, name)->path, v));
         if (f && r > 0 && v->dtype != o->d.views[(int64_t)t * o->d.spec.ranks].dtype && lacking < 0)
-            return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is %s, but rank 0 has it in another format",
+            return rt_fail(o->ctx, RT_ERR_FORMAT,
+                           "%s: tensor '%s' is %s, but rank 0 has it in another format",
                            rt_dump_file_of(o, r, name)->path, name, rt_dtype_name(v->dtype));
     }
     if (have < n && (have > 0 || strcmp(name, rt_tensor_name(t)) != 0))
@@ -160,5 +162,7 @@ rt_status rt_dump_check_scores(rt_dump_opener *o)
         RT_TRY(find_gradient(o, RT_DBIAS));
     rt_context inner = {0};
     const rt_status st = rt_problem_check(&inner, p);
-    return st == RT_OK ? st : rt_fail(o->ctx, st == RT_ERR_ARG ? RT_ERR_FORMAT : st, "%s: %s", o->where, inner.message);
+    return st == RT_OK
+               ? st
+               : rt_fail(o->ctx, st == RT_ERR_ARG ? RT_ERR_FORMAT : st, "%s: %s", o->where, inner.message);
 }

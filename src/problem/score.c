@@ -2,6 +2,7 @@
  * values at a pair of original positions. */
 #include "problem/score.h"
 
+#include "number/philox.h"
 #include "problem/mask.h"
 
 #include <math.h>
@@ -131,10 +132,7 @@ const char *rt_score_text(char text[RT_SCORE_TEXT], const rt_problem *p)
 
 /* ---- dropout ----------------------------------------------------------------------------------------- */
 
-enum { LANES = 8 };
-
-/* The constants of Philox4x32 (Salmon et al., SC'11). */
-static const uint32_t multiply[2] = {0xD2511F53u, 0xCD9E8D57u}, weyl[2] = {0x9E3779B9u, 0xBB67AE85u};
+enum { LANES = RT_PHILOX_LANES, RUN = 4 * LANES };
 
 static uint32_t threshold_of(const rt_problem *p)
 {
@@ -161,28 +159,26 @@ bool rt_dropout_keep(const rt_problem *p, int64_t b, int64_t h, int64_t i, int64
 }
 
 /* LANES blocks of four keys from `block` on; x[k][lane] is word k. */
-static void philox_lanes(const rt_problem *p, int64_t b, int64_t h, int64_t i, int64_t block,
-                         uint32_t x[4][LANES])
+static void draw_blocks(const rt_problem *p, int64_t b, int64_t h, int64_t i, int64_t block,
+                        uint32_t x[4][LANES])
 {
-    uint32_t key[2] = {(uint32_t)p->dropout_seed, (uint32_t)(p->dropout_seed >> 32)};
+    const uint32_t key[2] = {(uint32_t)p->dropout_seed, (uint32_t)(p->dropout_seed >> 32)};
     for (int l = 0; l < LANES; l++) {
         uint32_t c[4];
         counter_of(b, h, i, block + l, c);
         for (int k = 0; k < 4; k++)
             x[k][l] = c[k];
     }
-    for (int round = 0; round < 10; round++) {
-        for (int l = 0; l < LANES; l++) {
-            const uint64_t u = (uint64_t)multiply[0] * x[0][l], v = (uint64_t)multiply[1] * x[2][l];
-            const uint32_t one = x[1][l], three = x[3][l];
-            x[0][l] = (uint32_t)(v >> 32) ^ one ^ key[0];
-            x[1][l] = (uint32_t)v;
-            x[2][l] = (uint32_t)(u >> 32) ^ three ^ key[1];
-            x[3][l] = (uint32_t)u;
-        }
-        key[0] += weyl[0];
-        key[1] += weyl[1];
-    }
+    rt_philox_lanes(key, x);
+}
+
+/* RUN consecutive positions, the first a multiple of 4: just the blocks of one draw. */
+static bool is_run(const int64_t *k_pos)
+{
+    int64_t odd = k_pos[0] % 4;
+    for (int64_t c = 1; c < RUN; c++)
+        odd |= k_pos[c] - k_pos[0] - c;
+    return odd == 0;
 }
 
 void rt_dropout_row(const rt_problem *p, int64_t b, int64_t h, int64_t i, const int64_t *k_pos, int64_t n,
@@ -195,13 +191,21 @@ void rt_dropout_row(const rt_problem *p, int64_t b, int64_t h, int64_t i, const 
     const uint32_t threshold = threshold_of(p);
     uint32_t x[4][LANES];
     int64_t first = -1; /* the blocks of x: first .. first + LANES - 1 */
-    for (int64_t c = 0; c < n; c++) {
+    for (int64_t c = 0; c < n;) {
         const int64_t block = k_pos[c] / 4;
         if (first < 0 || block < first || block >= first + LANES) {
             first = block;
-            philox_lanes(p, b, h, i, first, x);
+            draw_blocks(p, b, h, i, first, x);
+        }
+        if (block == first && n - c >= RUN && is_run(k_pos + c)) {
+            for (int l = 0; l < LANES; l++)
+                for (int k = 0; k < 4; k++)
+                    keep[c + 4 * l + k] = x[k][l] >= threshold;
+            c += RUN;
+            continue;
         }
         keep[c] = x[k_pos[c] % 4][block - first] >= threshold;
+        c++;
     }
 }
 
