@@ -404,6 +404,40 @@ static void work_per_step_and_idle_slots_match_closed_forms(void **state)
     }
 }
 
+/* After the exchange the groups of every program's shard order hold the halves of a zigzag again: all ranks compute
+ * the same, in every step. */
+static void hybrid_shard_orders_are_balanced(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"hybrid-te:ulysses=2", "hybrid:ulysses=2"},
+        {"hybrid-mindspeed:ulysses=2", "hybrid:ulysses=2,backward=own-last"},
+        {"usp:ulysses=2", "hybrid:ulysses=2"},
+        {"usp:ulysses=2,order=ring-low", "hybrid:ulysses=2,order=ring-low"},
+        {"usp:ulysses=4", "hybrid:ulysses=4,backward=own-last"},
+        {"hybrid-te:ulysses=2", "hybrid:ulysses=2,window=2"}};
+    const rt_wire_sizes w = {2.0, 2.0, 2.0};
+    const rt_problem p = problem_make(64, 4, 4, 4, RT_MASK_CAUSAL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        made m;
+        rt_context ctx = {0};
+        const rt_layout_options o = {.name = cases[i][0], .remainder = RT_REMAINDER_REFUSE};
+        t_assert_ok(&ctx, rt_layout_make(&ctx, &p, &o, 8, &m.l));
+        t_assert_ok(&ctx, rt_plan_create(&ctx, cases[i][1], &p, &m.l, &m.plan));
+        t_assert_ok(&ctx, rt_plan_verify(&ctx, &m.plan, &p, &m.l));
+        for (int backward = 0; backward < 2; backward++) {
+            rt_counters c = count(&p, &m, &w, backward);
+            for (int64_t s = 0; s < c.steps; s++)
+                for (int32_t r = 1; r < 8; r++)
+                    assert_int_equal(c.step_pairs[s * 8 + r], c.step_pairs[s * 8]);
+            assert_int_equal(c.idle_slots, 0);
+            assert_int_equal(c.max_partials, strstr(cases[i][1], "=4") != NULL ? 2 : 4);
+            rt_counters_reset(&c);
+        }
+        made_reset(&m);
+    }
+}
+
 /* Partials joined into a row at most. */
 static void partials_match_closed_forms(void **state)
 {
@@ -636,6 +670,7 @@ int main(void)
         cmocka_unit_test(needed_moves_are_half_in_a_causal_ring),
         cmocka_unit_test(causal_work_matches_the_table),
         cmocka_unit_test(work_per_step_and_idle_slots_match_closed_forms),
+        cmocka_unit_test(hybrid_shard_orders_are_balanced),
         cmocka_unit_test(partials_match_closed_forms),
         cmocka_unit_test(chunk_calls_see_one_run_of_keys),
         cmocka_unit_test(peak_elements_match_closed_forms),

@@ -59,7 +59,8 @@ typedef struct {
     int32_t dst_q, dst_kv; /**< where the results go; dst_kv unused (0) in the forward */
     int64_t pairs;         /**< visible (query, key) pairs of one query head, summed over the batch */
     /** Tiles of one rank and step with the same number are one call of a kernel: the keys of them all
-     *  are one softmax, and their queries have one partial from it.  Numbered from 0 within (rank, step) */
+     *  are one softmax, and their queries have one partial from it.  Numbered from 0 within (rank,
+     *  step) without a gap; tiles of one call for queries of one shard have the same q_buf and dst_q. */
     int32_t call;
 } rt_tile;
 
