@@ -1,42 +1,5 @@
 /* Orders, volumes, work and memory of the planners against published tables and closed forms. */
-#include <ringtrue/plan.h>
-
-#include "check.h"
-
-static rt_problem problem_make(int64_t s, int64_t hq, int64_t hkv, int64_t d, rt_mask_kind mask)
-{
-    rt_problem p;
-    memset(&p, 0, sizeof p);
-    p.batch = 1;
-    p.seqlen_q = p.seqlen_k = s;
-    p.heads_q = hq;
-    p.heads_kv = hkv;
-    p.dim = p.dim_v = d;
-    p.scale = rt_rsqrt_dim(d);
-    p.mask = mask;
-    return p;
-}
-
-typedef struct {
-    rt_layout l;
-    rt_plan plan;
-} made;
-
-static made plan_make(const rt_problem *p, const char *name, rt_layout_kind kind, int32_t ranks)
-{
-    made m;
-    rt_context ctx = {0};
-    t_assert_ok(&ctx, rt_layout_create(&ctx, p, kind, RT_REMAINDER_SPREAD, ranks, &m.l));
-    t_assert_ok(&ctx, rt_plan_create(&ctx, name, p, &m.l, &m.plan));
-    t_assert_ok(&ctx, rt_plan_verify(&ctx, &m.plan, p, &m.l));
-    return m;
-}
-
-static void made_reset(made *m)
-{
-    rt_plan_reset(&m->plan);
-    rt_layout_reset(&m->l);
-}
+#include "planned.h"
 
 static rt_counters count(const rt_problem *p, const made *m, const rt_wire_sizes *w, bool backward)
 {
@@ -97,7 +60,7 @@ static void kv_orders_match_the_tables(void **state)
         {"ring:last-hop=yes", 3, "32107654", "32107654"},
         {"pass-q", 3, "33333333", "33333333"},
     };
-    const rt_problem p = problem_make(16, 2, 1, 4, RT_MASK_FULL);
+    const rt_problem p = problem_make(16, 16, 2, 1, 4, RT_MASK_FULL);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[64];
         made m = plan_make(&p, table[i].plan, RT_LAYOUT_CONTIGUOUS, 8);
@@ -142,7 +105,7 @@ static void rings_between_windows_match_the_table(void **state)
                  {"double-ring:window=2", 2, 1, "1357", "1652"},
                  {"double-ring:window=4", 4, 0, "04", "0725"},
                  {"double-ring:window=4", 4, 1, "15", "1436"}};
-    const rt_problem p = problem_make(16, 2, 1, 4, RT_MASK_FULL);
+    const rt_problem p = problem_make(16, 16, 2, 1, 4, RT_MASK_FULL);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[16];
         made m = plan_make(&p, table[i].plan, RT_LAYOUT_CONTIGUOUS, 8);
@@ -158,7 +121,7 @@ static void rings_between_windows_match_the_table(void **state)
 static void windows_start_ahead(void **state)
 {
     (void)state;
-    const rt_problem p = problem_make(16, 2, 1, 4, RT_MASK_FULL);
+    const rt_problem p = problem_make(16, 16, 2, 1, 4, RT_MASK_FULL);
     made m = plan_make(&p, "double-ring:window=4", RT_LAYOUT_CONTIGUOUS, 8);
     const rt_pass *f = &m.plan.forward;
     for (int64_t t = 0; t < f->n_steps; t++)
@@ -176,7 +139,7 @@ static void windows_start_ahead(void **state)
 static void message_sizes_match_the_frameworks(void **state)
 {
     (void)state;
-    const rt_problem p = problem_make(8192, 32, 8, 128, RT_MASK_CAUSAL);
+    const rt_problem p = problem_make(8192, 8192, 32, 8, 128, RT_MASK_CAUSAL);
     const rt_wire_sizes same = {2.0, 2.0, 2.0}, wide = {2.0, 4.0, 2.0};
     const double m = 8388608.0;
     static const struct {
@@ -221,7 +184,7 @@ static void volumes_match_the_worked_table(void **state)
                  {4, 384, 1024, 768, 780, 480},
                  {8, 448, 1024, 896, 910, 280},
                  {16, 480, 1024, 960, 975, 180}};
-    const rt_problem p = problem_make(2048, 32, 8, 128, RT_MASK_CAUSAL);
+    const rt_problem p = problem_make(2048, 2048, 32, 8, 128, RT_MASK_CAUSAL);
     const rt_wire_sizes w = {2.0, 4.0, 2.0}, same = {2.0, 2.0, 2.0};
     const double mib = 1048576.0 / 64.0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -257,7 +220,7 @@ static void hybrid_volumes_match_the_worked_table(void **state)
         int u;
         double exchange, ring;
     } table[] = {{1, 0, 448}, {2, 160, 192}, {4, 240, 64}, {8, 280, 0}};
-    const rt_problem p = problem_make(2048, 32, 8, 128, RT_MASK_CAUSAL);
+    const rt_problem p = problem_make(2048, 2048, 32, 8, 128, RT_MASK_CAUSAL);
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
     const double mib = 1048576.0 / 64.0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
@@ -284,7 +247,7 @@ static void bytes_between_windows_match_the_worked_table(void **state)
         int window;
         double across;
     } table[] = {{1, 448}, {2, 192}, {4, 64}, {8, 0}};
-    const rt_problem p = problem_make(2048, 32, 8, 128, RT_MASK_CAUSAL);
+    const rt_problem p = problem_make(2048, 2048, 32, 8, 128, RT_MASK_CAUSAL);
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
     const double mib = 1048576.0 / 64.0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -309,7 +272,7 @@ static void needed_moves_are_half_in_a_causal_ring(void **state)
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
     for (int32_t ranks = 2; ranks <= 8; ranks++)
         for (int way = 0; way < 2; way++) {
-            const rt_problem p = problem_make(8 * ranks, 2, 1, 4, RT_MASK_CAUSAL);
+            const rt_problem p = problem_make(8 * ranks, 8 * ranks, 2, 1, 4, RT_MASK_CAUSAL);
             made m = plan_make(&p, way ? "ring:move=needed,backward=own-last" : "ring:move=needed",
                                RT_LAYOUT_CONTIGUOUS, ranks);
             rt_counters f = count(&p, &m, &w, false), b = count(&p, &m, &w, true);
@@ -358,7 +321,8 @@ static void causal_work_matches_the_table(void **state)
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         for (size_t k = 0; k < sizeof plans / sizeof plans[0]; k++)
             for (int kind = 0; kind < 3; kind++) {
-                const rt_problem p = problem_make(16 * table[i].ranks, 1, 1, 4, RT_MASK_CAUSAL);
+                const rt_problem p =
+                    problem_make(16 * table[i].ranks, 16 * table[i].ranks, 1, 1, 4, RT_MASK_CAUSAL);
                 made m = plan_make(&p, plans[k], (rt_layout_kind)kind, table[i].ranks);
                 rt_counters c = count(&p, &m, &w, false);
                 for (int32_t r = 0; r < table[i].ranks; r++)
@@ -375,7 +339,7 @@ static void work_per_step_and_idle_slots_match_closed_forms(void **state)
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
     for (int32_t ranks = 2; ranks <= 8; ranks++) {
         const int64_t t = 8, half = t / 2;
-        const rt_problem p = problem_make(t * ranks, 3, 1, 4, RT_MASK_CAUSAL);
+        const rt_problem p = problem_make(t * ranks, t * ranks, 3, 1, 4, RT_MASK_CAUSAL);
         made z = plan_make(&p, "ring", RT_LAYOUT_ZIGZAG, ranks),
              c = plan_make(&p, "ring", RT_LAYOUT_CONTIGUOUS, ranks),
              u = plan_make(&p, "ulysses", RT_LAYOUT_CONTIGUOUS, ranks);
@@ -417,7 +381,7 @@ static void hybrid_shard_orders_are_balanced(void **state)
         {"usp:ulysses=4", "hybrid:ulysses=4,backward=own-last"},
         {"hybrid-te:ulysses=2", "hybrid:ulysses=2,window=2"}};
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
-    const rt_problem p = problem_make(64, 4, 4, 4, RT_MASK_CAUSAL);
+    const rt_problem p = problem_make(64, 64, 4, 4, 4, RT_MASK_CAUSAL);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         made m;
         rt_context ctx = {0};
@@ -457,7 +421,7 @@ static void partials_match_closed_forms(void **state)
                  {"hybrid:ulysses=2", 4},
                  {"hybrid:ulysses=4", 2},
                  {"hybrid:ulysses=8", 1}};
-    const rt_problem p = problem_make(64, 8, 2, 4, RT_MASK_CAUSAL);
+    const rt_problem p = problem_make(64, 64, 8, 2, 4, RT_MASK_CAUSAL);
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         made m = plan_make(&p, table[i].plan, RT_LAYOUT_ZIGZAG, 8);
@@ -479,7 +443,7 @@ static void chunk_calls_see_one_run_of_keys(void **state)
                  {2, 0, {0, 1, 4, 7}, {3, 6, 9, 12}},
                  {3, 3, {0, 0, 3, 6}, {6, 9, 12, 12}}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        rt_problem p = problem_make(12, 1, 1, 4, table[i].left == -2 ? RT_MASK_CAUSAL : RT_MASK_FULL);
+        rt_problem p = problem_make(12, 12, 1, 1, 4, table[i].left == -2 ? RT_MASK_CAUSAL : RT_MASK_FULL);
         p.has_window = table[i].left != -2;
         p.window_left = table[i].left;
         p.window_right = table[i].right;
@@ -519,7 +483,7 @@ static void peak_elements_match_closed_forms(void **state)
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
     for (int32_t ranks = 3; ranks <= 8; ranks++) {
         const int64_t t = 8, s = t * ranks, hq = 2 * ranks, hkv = ranks, d = 4, others = s - t;
-        const rt_problem p = problem_make(s, hq, hkv, d, RT_MASK_FULL);
+        const rt_problem p = problem_make(s, s, hq, hkv, d, RT_MASK_FULL);
         const struct {
             const char *plan;
             int64_t elements, buffers;
@@ -591,7 +555,7 @@ static void heads_are_dealt_as_described(void **state)
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[64];
-        const rt_problem p = problem_make(16, table[i].hq, table[i].hkv, 4, RT_MASK_FULL);
+        const rt_problem p = problem_make(16, 16, table[i].hq, table[i].hkv, 4, RT_MASK_FULL);
         made m = plan_make(&p, table[i].plan, RT_LAYOUT_CONTIGUOUS, table[i].ranks);
         for (int32_t r = 0; r < table[i].ranks; r++) {
             assert_string_equal(heads_of(&m.plan.forward, r, text), table[i].heads[r]);
@@ -607,7 +571,7 @@ static void the_longest_comes_first(void **state)
     (void)state;
     static const char *const plans[] = {"ulysses", "all-gather", "all-gather:form=chunks", "hybrid",
                                         "single"};
-    const rt_problem p = problem_make(64, 8, 2, 4, RT_MASK_CAUSAL);
+    const rt_problem p = problem_make(64, 64, 8, 2, 4, RT_MASK_CAUSAL);
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
         made m = plan_make(&p, plans[i], RT_LAYOUT_CONTIGUOUS, 4);
         const rt_pass *f = &m.plan.forward;
@@ -628,7 +592,7 @@ static void the_longest_comes_first(void **state)
 
 static void refused(const char *name, int32_t ranks, const char *words)
 {
-    const rt_problem p = problem_make(16, 4, 2, 4, RT_MASK_FULL);
+    const rt_problem p = problem_make(16, 16, 4, 2, 4, RT_MASK_FULL);
     rt_layout l;
     rt_plan plan;
     rt_context ctx = {0};
