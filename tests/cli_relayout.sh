@@ -79,6 +79,25 @@ P
     done
     ok "$RINGTRUE" run nan --relayout zigzag --ranks 3 --cu-seqlens-padded none -o clean
     cmp clean/rank1.safetensors start/rank1.safetensors || fail "NaN in padding reaches another layout"
+    # A wrong value is placed by its slot, and by the row where it stands.
+    cat >spoil.py <<'P'
+import json, struct
+data = bytearray(open("spoilt/rank1.safetensors", "rb").read())
+n = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + n])
+a, b = header["pos"]["data_offsets"]
+pos = struct.unpack("<%dq" % ((b - a) // 8), data[8 + n + a:8 + n + b])
+row = next(i for i, p in enumerate(pos) if p >= 0 and -1 in pos[:i])
+at = 8 + n + header["out"]["data_offsets"][0] + row * 4 * 4 * 2
+data[at:at + 2] = b"\x00\x44" # 512
+open("spoilt/rank1.safetensors", "wb").write(data)
+print("owner rank 1, slot %d of %d, row %d of its tensors" % (sum(p >= 0 for p in pos[:row]), sum(p >= 0 for p in pos), row))
+P
+    ok cp -r padded spoilt
+    ok python3 spoil.py
+    place=$(cat stdout.txt)
+    expect 1 "$RINGTRUE" check spoilt
+    prints "$place"
     # As a list with -1, for a spec that names the tensor.
     ok "$RINGTRUE" info nan
     sed -n '/^{/,$p' stdout.txt | sed '/"cu_seqlens_\(k_\)\{0,1\}padded": \[/,/\]/d; s/^ *"layout": .*/"layout": {"positions": "pos"},/' >list.json
@@ -89,8 +108,17 @@ fi
 ok "$RINGTRUE" run back --relayout contiguous --ranks 1 --cu-seqlens-padded 0,12,16,20,32 -o one
 mkdir global
 mv one/rank0.safetensors global/all.safetensors
-ok "$RINGTRUE" check global
-[ "$(prints_of global)" = "$want" ] || fail "other bits in a global padded dump"
+ok "$RINGTRUE" info global
+sed -n '/^{/,$p' stdout.txt | sed 's/^ *"ranks": 1,/"ranks": 2,/' >global.json
+ok "$RINGTRUE" check global --spec global.json
+prints 'layout    contiguous, P 2'
+[ "$(fingerprints "$RINGTRUE" info global --spec global.json --fingerprint)" = "$want" ] || fail "other bits in a global padded dump"
+
+# What run writes has the rows of the layout's padding, too.
+ok "$RINGTRUE" run padded --plan ring --out-dtype bf16 -o rerun --fingerprint
+ran=$(grep '^fingerprint' stdout.txt | LC_ALL=C sort)
+[ "$(prints_of rerun | grep -v ' q \| k \| v \| dout ')" = "$ran" ] || fail "run misplaces rows beside padding"
+ok "$RINGTRUE" check rerun
 
 # What belongs to the scores goes along: each rank's own queries of a bias, what has no queries with rank 0.
 for shape in bhss 111s; do

@@ -68,6 +68,12 @@ static void lists_of_whole_sequences(void **state)
     expect(&twelve, "zigzag", 2, "0 1 2 9 10 11|3 4 5 6 7 8");
     expect(&eight, "head-tail", 2, "0 1 6 7|2 3 4 5");
     expect(&eight, "head-tail", 4, "0 7|1 6|2 5|3 4");
+    /* in the list of all ranks' slots, one behind the other, where the tokens are in their order */
+    const int64_t gather[] = {0, 2, 4, 6, 7, 5, 3, 1};
+    rt_layout l = made(&eight, "zigzag", 4, NULL);
+    for (int64_t i = 0; i < 8; i++)
+        assert_int_equal(l.side[0].first[l.side[0].rank_of[i]] + l.side[0].slot_of[i], gather[i]);
+    rt_layout_reset(&l);
 }
 
 static void lists_of_hybrids(void **state)
@@ -243,9 +249,9 @@ static void work_under_masks(void **state)
 {
     (void)state;
     static const struct {
-        int64_t documents, length[3];
+        int64_t documents, length[4];
         int32_t ranks;
-        int64_t work[4][4]; /* contiguous, zigzag, striped, zigzag-doc; -1: not defined there */
+        int64_t work[4][8]; /* contiguous, zigzag, striped, zigzag-doc; -1: not defined there */
     } table[] = {
         {2, {8, 16}, 2, {{46, 126}, {102, 70}, {80, 92}, {86, 86}}},
         {2, {8, 16}, 4, {{21, 25, 45, 81}, {51, 51, 43, 27}, {34, 40, 46, 52}, {43, 43, 43, 43}}},
@@ -261,6 +267,19 @@ static void work_under_masks(void **state)
          {{136, 392, 136, 392}, {264, 264, 264, 264}, {240, 256, 272, 288}, {264, 264, 264, 264}}},
         {3, {4, 4, 56}, 2, {{320, 1296}, {832, 784}, {792, 824}, {808, 808}}},
         {3, {4, 4, 56}, 4, {{56, 264, 520, 776}, {440, 392, 392, 392}, {380, 396, 412, 428}, {-1}}},
+        {4, {8, 8, 8, 16}, 4, {{-1}, {-1}, {-1}, {61, 61, 61, 61}}},
+        {1, {32}, 2, {{136, 392}, {264, 264}, {256, 272}, {264, 264}}},
+        {1,
+         {64},
+         4,
+         {{136, 392, 648, 904}, {520, 520, 520, 520}, {496, 512, 528, 544}, {520, 520, 520, 520}}},
+        {1,
+         {128},
+         8,
+         {{136, 392, 648, 904, 1160, 1416, 1672, 1928},
+          {1032, 1032, 1032, 1032, 1032, 1032, 1032, 1032},
+          {976, 992, 1008, 1024, 1040, 1056, 1072, 1088},
+          {1032, 1032, 1032, 1032, 1032, 1032, 1032, 1032}}},
         {2, {4, 12}, 2, {{-1}, {-1}, {-1}, {44, 44}}},
         {1, {128}, 2, {{2080, 6176}, {4128, 4128}, {4096, 4160}, {4128, 4128}}},
         {1,
@@ -273,7 +292,7 @@ static void work_under_masks(void **state)
     };
     static const char *const names[] = {"contiguous", "zigzag", "striped", "zigzag-doc"};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        int64_t cu[4] = {0};
+        int64_t cu[5] = {0};
         for (int64_t d = 0; d < table[i].documents; d++)
             cu[d + 1] = cu[d] + table[i].length[d];
         rt_problem p = problem_make(cu[table[i].documents], cu[table[i].documents], RT_MASK_CAUSAL);

@@ -70,6 +70,8 @@ void rt_element_place(const rt_problem *p, const rt_layout *l, const rt_plan *pl
         append(text, size, "document %lld, ",
                (long long)(key_side ? rt_document_of_key(p, e->pos) : rt_document_of_query(p, e->pos)));
     append(text, size, "owner rank %d, slot %lld of %lld", owner, (long long)slot, (long long)slots);
+    if (side->row_of != NULL)
+        append(text, size, ", row %lld of its tensors", (long long)side->row_of[e->pos]);
     if (side->half[owner] > 0 && side->half[owner] < slots)
         append(text, size, slot < side->half[owner] ? " (first half)" : " (second half)");
     /* Steps: of a query, those that computed its row; of a key, those that computed its gradient. */
