@@ -1,6 +1,6 @@
 """Writes dumps with validation/capture/ringtrue_capture.py from stand-ins for tensors, without PyTorch.
 
-q = 0, so every row's lse is ln S and its out the mean of v.  Usage: capture.py FOLDER rfa|te-bshd|te-sbhd|global
+q = 0, so every row's lse is ln S and its out the mean of v.  Usage: capture.py FOLDER rfa|te-bshd|te-sbhd|te-thd|global
 """
 
 import array
@@ -67,8 +67,42 @@ def mean(b, s, h, d):
     return sum(value(b, j, h, d) for j in range(SEQLEN)) / SEQLEN
 
 
+def packed(folder):
+    """TransformerEngine's thd: documents of 3, 0 and 5 tokens in rooms of 4, 4 and 8, zigzag in each room; NaN between."""
+    lengths, rooms = (3, 0, 5), (4, 4, 8)
+    cu, padded = [0], [0]
+    for length, room in zip(lengths, rooms):
+        cu.append(cu[-1] + length)
+        padded.append(padded[-1] + room)
+    spec = capture.spec(batch=1, seqlen=cu[-1], heads=HEADS, dim=DIM, mask="full", ranks=RANKS, layout="zigzag-doc",
+                        algorithm="ring", lse={"shape": "bsh"}, cu_seqlens=cu, cu_seqlens_padded=padded)
+    for rank in range(RANKS):
+        places = []  # (document, place in it) of each row
+        for document, room in enumerate(rooms):
+            run = room // (2 * RANKS)
+            for first in (rank * run, (2 * RANKS - 1 - rank) * run):
+                places += [(document, first + i) for i in range(run)]
+
+        def rows_of(of, width=DIM):
+            cells = [of(d, i, h, x) if i < lengths[d] else math.nan
+                     for d, i in places for h in range(HEADS) for x in range(width)]
+            return Tensor((len(places), HEADS, width), cells)
+
+        def mean_of(d, _, h, x):
+            return sum(value(d, j, h, x) for j in range(lengths[d])) / lengths[d]
+
+        k = rows_of(value)
+        tensors = capture.transformer_engine(
+            rows_of(lambda *_: 0.0), k, k, rows_of(mean_of).reshape(len(places), HEADS * DIM),
+            rows_of(lambda d, *_: math.log(lengths[d]), 1), qkv_format="thd")
+        capture.write_rank(folder, rank, spec, tensors)
+
+
 def main():
     folder, form = sys.argv[1:]
+    if form == "te-thd":
+        packed(folder)
+        return
     order = "sbhd" if form == "te-sbhd" else "bshd"
     ranks = 1 if form == "global" else RANKS
     spec = capture.spec(batch=BATCH, seqlen=SEQLEN, heads=HEADS, dim=DIM, mask="full", ranks=ranks, layout="contiguous",

@@ -5,7 +5,7 @@ if ! command -v python3 >/dev/null 2>&1; then
     echo "skipped: no python3"
     exit 77
 fi
-for form in rfa te-bshd te-sbhd global; do
+for form in rfa te-bshd te-sbhd te-thd global; do
     python3 "$RT_SOURCE_DIR/tests/capture.py" "$form" "$form"
     "$RINGTRUE" check "$form" >"$form.txt" || {
         cat "$form.txt"

@@ -32,12 +32,14 @@ _DTYPES = {
 }
 
 _KEYS = {
-    "batch", "seqlen", "seqlen_k", "heads", "kv_heads", "dim", "dim_v", "scale", "mask", "cu_seqlens", "order",
-    "tensors", "lse", "ranks", "layout", "remainder", "algorithm", "arithmetic",
+    "batch", "seqlen", "seqlen_k", "heads", "kv_heads", "dim", "dim_v", "scale", "mask", "cu_seqlens", "cu_seqlens_k", "order",
+    "tensors", "lse", "ranks", "layout", "remainder", "algorithm", "arithmetic", "cu_seqlens_padded", "cu_seqlens_k_padded",
+    "alibi", "bias", "softcap", "sink", "dropout",
 }
 
 _ARITHMETIC_KEYS = {
     "accumulate", "exp", "block_keys", "probabilities", "partial", "state", "join", "grad_partial", "grad_state",
+    "tanh",
 }
 
 
@@ -82,10 +84,14 @@ def ring_flash_attn(q, k, v, out=None, lse=None, dout=None, dq=None, dk=None, dv
 
 def transformer_engine(q, k, v, out=None, lse=None, dout=None, dq=None, dk=None, dv=None, positions=None, steps=(),
                        qkv_format="sbhd"):
-    """What TransformerEngine's attention takes and gives: qkv_format sbhd or bshd; out and dout may come with heads and
-    dims flattened into one; the softmax statistics are (b, h, s) or (b, h, s, 1).  Spec: order=qkv_format."""
+    """What TransformerEngine's attention takes and gives: qkv_format sbhd, bshd or thd; out and dout may come with heads
+    and dims flattened into one; the softmax statistics are (b, h, s) or (b, h, s, 1), with thd (t, h) or (t, h, 1).
+    Spec: order=qkv_format; with thd batch=1, order="bshd", lse={"shape": "bsh"}, layout="zigzag-doc", cu_seqlens of the
+    whole batch, and cu_seqlens_padded where its sequences have padding behind them."""
+    if qkv_format == "thd":
+        return _thd(q, k, v, out, lse, dout, dq, dk, dv, positions, steps)
     if qkv_format not in ("sbhd", "bshd"):
-        raise ValueError(f"qkv_format {qkv_format!r}: allowed are 'sbhd' and 'bshd'")
+        raise ValueError(f"qkv_format {qkv_format!r}: allowed are 'sbhd', 'bshd' and 'thd'")
     _expect_dims("transformer_engine", 4, q=q, k=k, v=v, dq=dq, dk=dk, dv=dv)
     batch, seqlen = (q.shape[1], q.shape[0]) if qkv_format == "sbhd" else (q.shape[0], q.shape[1])
     heads, dim_v = q.shape[2], v.shape[3]
@@ -104,6 +110,24 @@ def transformer_engine(q, k, v, out=None, lse=None, dout=None, dq=None, dk=None,
     _expect_lse(batch, heads, seqlen, lse)
     steps = [(rows(step_out), statistics(step_lse)) for step_out, step_lse in steps]
     return plain(q, k, v, rows(out), lse, rows(dout), dq, dk, dv, positions, steps)
+
+
+def _thd(q, k, v, out, lse, dout, dq, dk, dv, positions, steps):
+    _expect_dims("transformer_engine", 3, q=q, k=k, v=v, dq=dq, dk=dk, dv=dv)
+    tokens, heads, dim_v = q.shape[0], q.shape[1], v.shape[2]
+
+    def rows(tensor):
+        return tensor.reshape(tensor.shape[0], heads, dim_v) if tensor is not None and tensor.dim() == 2 else tensor
+
+    def statistics(tensor):
+        if tensor is not None and tensor.dim() == 3 and tensor.shape[2] == 1:
+            tensor = tensor.squeeze(2)
+        if tensor is not None and tuple(tensor.shape) != (tokens, heads):
+            raise ValueError(f"lse has shape {tuple(tensor.shape)}, expected (t, h) = {(tokens, heads)}")
+        return tensor
+
+    steps = [(rows(step_out), statistics(step_lse)) for step_out, step_lse in steps]
+    return plain(q, k, v, rows(out), statistics(lse), rows(dout), dq, dk, dv, positions, steps)
 
 
 def write_rank(folder, rank, spec, tensors):
