@@ -136,6 +136,28 @@ for shape in bhss 111s; do
     done
 done
 
+# A dense mask, and the other parts of one, go along.
+ok "$RINGTRUE" gen --seqlen 6 --heads 2 --dim 4 --dtype f32 --mask causal --window 2,1 -o masked
+cat >dense.py <<'P'
+import struct
+bits = bytes(i - j != 1 for i in range(6) for j in range(6))
+header = b"{'descr': '|b1', 'fortran_order': False, 'shape': (6, 6), }"
+header += b" " * ((-(10 + len(header)) - 1) % 64) + b"\n"
+open("mask.npy", "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bits)
+P
+if command -v python3 >python.txt; then
+    ok python3 dense.py
+    ok "$RINGTRUE" gen --seqlen 6 --heads 2 --dim 4 --dtype f32 --mask causal --window 2,1 --dense-mask mask.npy -o dense
+    ok "$RINGTRUE" run dense --plan ring --ranks 2 --layout zigzag -o dense2
+    want=$(prints_of dense2)
+    [ "$want" != "$(ok "$RINGTRUE" run masked --plan ring --ranks 2 --layout zigzag --force -o masked2 && prints_of masked2)" ] || fail "the mask does nothing"
+    ok "$RINGTRUE" run dense2 --relayout striped --ranks 3 -o dense3
+    [ "$(prints_of dense3)" = "$want" ] || fail "other bits beside a dense mask"
+    ok "$RINGTRUE" check dense3
+    ok "$RINGTRUE" run dense3 --relayout zigzag --ranks 2 -o dense4
+    cmp dense4/rank0.safetensors dense2/rank0.safetensors || fail "the file with the mask is not what it was"
+fi
+
 # The names and axes of the dump are kept.
 ok "$RINGTRUE" info start
 sed -n '/^{/,$p' stdout.txt | sed 's/^ *"order": .*/"order": "bshd", "tensors": {"lse": "softmax_lse"},/' >names.json

@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-enum { MOST = RT_NAME_COUNT + 2 };
+enum { MOST = RT_NAME_COUNT + 3 };
 
 /* Where (B, S, H) stand among a stored tensor's axes, and how many axes it has. */
 static int axes_of(const rt_spec *s, rt_tensor_id t, int axis[3])
@@ -142,15 +142,21 @@ static rt_status write_rank(rt_cli *c, const rt_dump *in, const rt_layout *l, in
         if (declare_score(in, l, (rt_tensor_id)t, r, &decl[n]))
             id[n++] = (rt_tensor_id)t;
     const int64_t lists = rt_cli_position_decls(l, r, decl + n);
+    const bool mask = r == 0 && in->spec.problem.dense != NULL;
+    if (mask)
+        decl[n + lists] = rt_cli_mask_decl(&in->spec.problem);
     char path[4096];
     if (snprintf(path, sizeof path, "%s/rank%d.safetensors", aside, r) >= (int)sizeof path)
         return rt_fail(c->ctx, RT_ERR_ARG, "-o %.80s..: the path is too long", c->o->output);
     rt_file_writer file;
-    RT_TRY(rt_file_create(c->ctx, path, decl, n + lists, spec, &file));
+    RT_TRY(rt_file_create(c->ctx, path, decl, n + lists + mask, spec, &file));
     for (int64_t i = 0; i < n; i++)
         (id[i] < RT_TENSOR_COUNT ? copy_tensor : copy_score)(in, l, id[i], r, &decl[i], file.data[i]);
     for (int64_t i = 0; i < lists; i++)
         rt_cli_positions(l, i == 0 ? RT_SIDE_Q : RT_SIDE_KV, r, file.data[n + i]);
+    if (mask)
+        memcpy(file.data[n + lists], in->spec.problem.dense,
+               (size_t)(in->spec.problem.seqlen_q * in->spec.problem.seqlen_k));
     *written += file.map_size;
     return rt_file_finish(c->ctx, &file);
 }
@@ -161,6 +167,8 @@ static rt_status new_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, char
     rt_spec spec;
     RT_TRY(rt_spec_copy(c->ctx, &in->spec, &spec));
     rt_status st = rt_cli_layout_spec(c, in, l, &spec);
+    rt_free(spec.dense_mask); /* it is written under its usual name */
+    spec.dense_mask = NULL;
     for (int t = RT_SINK; t < RT_NAME_COUNT && st == RT_OK; t++)
         if (spec.names[t] != NULL && score_name(&spec, (rt_tensor_id)t) != spec.names[t])
             strcpy(spec.names[t], rt_tensor_name((rt_tensor_id)t)); /* shorter than any name with .npy */
@@ -184,6 +192,8 @@ static void left_out(const rt_dump *in)
         for (int t = 0; t < RT_NAME_COUNT; t++)
             known =
                 known || (in->spec.names[t] != NULL && strcmp(f->tensors[i].name, in->spec.names[t]) == 0);
+        known =
+            known || (in->spec.dense_mask != NULL && strcmp(f->tensors[i].name, in->spec.dense_mask) == 0);
         if (known)
             continue;
         printf("%s%s", any ? " " : "# left out: ", f->tensors[i].name);

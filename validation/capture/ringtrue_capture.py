@@ -34,7 +34,7 @@ _DTYPES = {
 _KEYS = {
     "batch", "seqlen", "seqlen_k", "heads", "kv_heads", "dim", "dim_v", "scale", "mask", "cu_seqlens", "cu_seqlens_k", "order",
     "tensors", "lse", "ranks", "layout", "remainder", "algorithm", "arithmetic", "cu_seqlens_padded", "cu_seqlens_k_padded",
-    "alibi", "bias", "softcap", "sink", "dropout",
+    "alibi", "bias", "softcap", "sink", "dropout", "window", "prefix", "slices", "key_lengths", "key_ranges", "dense_mask",
 }
 
 _ARITHMETIC_KEYS = {
