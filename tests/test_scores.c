@@ -2,6 +2,7 @@
  * own, and its gradients to differences of that loop's loss. */
 #include "runner.h"
 
+#include "masks.h"
 #include "scratch.h"
 
 enum { ALIBI = 1, BIAS = 2, CAP = 4, SINK = 8, DROP = 16, ALL = 31 };
@@ -17,8 +18,33 @@ enum { HOWS = sizeof hows / sizeof hows[0] };
 
 static int64_t cu_q[] = {0, 9, 12, 12, 26, 40}, cu_k[] = {0, 9, 12, 17, 17, 35};
 
+static uint8_t key_valid[2 * 31], dense[31 * 31];
+static rt_slice slices[] = {{0, 12, 0, 20, RT_SLICE_CAUSAL}, {12, 30, 5, 31, RT_SLICE_INV_CAUSAL}};
+
+/* Every part of a mask. */
+static rt_problem masked(void)
+{
+    rt_problem p = t_problem(2, 31, 31, 4, 2, 6, 5, RT_MASK_CAUSAL_BOTTOM_RIGHT);
+    uint64_t seed = 77;
+    for (size_t x = 0; x < sizeof key_valid; x++)
+        key_valid[x] = t_random(&seed) % 8 > 0;
+    for (size_t x = 0; x < sizeof dense; x++)
+        dense[x] = t_random(&seed) % 4 > 0;
+    p.has_window = true;
+    p.window_left = 17;
+    p.window_right = -1;
+    p.prefix = 4;
+    p.n_slices = 2;
+    p.slices = slices;
+    p.key_valid = key_valid;
+    p.dense = dense;
+    return p;
+}
+
 static rt_problem base(int which)
 {
+    if (which == 4)
+        return masked();
     if (which == 0)
         return t_problem(2, 37, 37, 4, 2, 6, 5, RT_MASK_CAUSAL);
     if (which == 1)
@@ -31,7 +57,7 @@ static rt_problem base(int which)
     p.cu_k = cu_k;
     return p;
 }
-enum { BASES = 4 };
+enum { BASES = 5 };
 
 static const char *const shapes[] = {"bhss", "1hss", "11ss", "b1ss", "111s"};
 
@@ -161,7 +187,7 @@ static void row_forward(const t_tensors *in, int64_t b, int64_t h, int64_t i, ro
     long double max = p->sink != NULL ? (long double)p->sink[h] : -(long double)T_INF, z;
     r->n = 0;
     for (int64_t j = 0; j < p->seqlen_k; j++) {
-        if (!t_sees(p, i, j) || (p->bias != NULL && bias_at(p, b, h, i, j) < -DBL_MAX))
+        if (!t_mask_sees(p, b, i, j) || (p->bias != NULL && bias_at(p, b, h, i, j) < -DBL_MAX))
             continue;
         long double s = 0, slope = 1;
         for (int64_t d = 0; d < p->dim; d++)
