@@ -62,6 +62,58 @@ static void right_results_pass_and_fill_their_bounds(void **state)
         t_assert_le(0.1, top[t]);
 }
 
+/* The same pairs said by a dense mask: the same verdict in all that it counts and names. */
+static void a_mask_in_other_words_has_the_same_verdict(void **state)
+{
+    (void)state;
+    uint64_t s = 63;
+    for (int turn = 0; turn < 2 * N_PARTS; turn++) {
+        rt_problem p = problem_make(&s, turn, turn % 5 == 0 ? 300 : 60);
+        p.batch = 1; /* a dense mask knows no batch */
+        uint8_t *dense = rt_alloc(NULL, p.seqlen_q * p.seqlen_k, 1);
+        assert_non_null(dense);
+        for (int64_t i = 0; i < p.seqlen_q; i++)
+            for (int64_t j = 0; j < p.seqlen_k; j++)
+                dense[i * p.seqlen_k + j] = t_mask_sees(&p, 0, i, j);
+        emu_case c;
+        emu_create(&c, p, kinds[turn % 3], 1 + turn % 3, RT_FAMILY_GAUSSIAN, (uint64_t)turn, RT_BF16);
+        const emu_arithmetic a = emu_declared(RT_BF16);
+        emu_run(&c, &a);
+        const rt_judge_options o = {.truth = turn % 2 == 0 ? RT_TRUTH_EXACT : RT_TRUTH_F64};
+        const rt_verdict one = emu_judge_with(&c, &a.d, &o);
+        rt_problem words = emu_problem(p.seqlen_q, p.seqlen_k, p.heads_q, p.heads_kv, p.dim, RT_MASK_FULL);
+        words.dense = dense;
+        rt_problem_reset(&c.p);
+        c.p = words;
+        const rt_verdict other = emu_judge_with(&c, &a.d, &o);
+        assert_true(one.pass && emu_same(&one, &other));
+        emu_reset(&c);
+    }
+}
+
+/* One batch sees nothing, or all, where another does not: blocks are those of the batch in hand. */
+static void each_batch_has_its_own_blocks(void **state)
+{
+    (void)state;
+    static const int64_t lengths[][2] = {{0, 40}, {40, 0}, {40, 7}};
+    for (int n = 0; n < 3; n++) {
+        emu_case c;
+        rt_problem p = emu_problem(40, 40, 2, 1, 8, RT_MASK_FULL);
+        double top[RT_TENSOR_COUNT] = {0};
+        p.batch = 2;
+        p.key_valid = rt_calloc(NULL, 80, 1);
+        assert_non_null(p.key_valid);
+        for (int64_t b = 0; b < 2; b++)
+            memset(p.key_valid + 40 * b, 1, (size_t)lengths[n][b]);
+        emu_create(&c, p, RT_LAYOUT_CONTIGUOUS, 1, RT_FAMILY_GAUSSIAN, 8, RT_BF16);
+        const emu_arithmetic a = emu_declared(RT_BF16);
+        emu_run(&c, &a);
+        judged(&c, &a.d, &(rt_judge_options){.truth = RT_TRUTH_EXACT}, top, "exact truth");
+        judged(&c, &a.d, &(rt_judge_options){.truth = RT_TRUTH_F64}, top, "f64 truth");
+        emu_reset(&c);
+    }
+}
+
 /* NaN and infinities where no query looks are nobody's business. */
 static void hidden_slots_are_not_judged(void **state)
 {
@@ -160,6 +212,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(right_results_pass_and_fill_their_bounds),
+        cmocka_unit_test(a_mask_in_other_words_has_the_same_verdict),
+        cmocka_unit_test(each_batch_has_its_own_blocks),
         cmocka_unit_test(hidden_slots_are_not_judged),
         cmocka_unit_test(another_mask_fails),
     };
