@@ -46,6 +46,13 @@ wrong "out dq dk dv dsink dbias" 's/"seed": 7/"seed": 8/'
 wrong "out dq dk dv dsink dbias" 's/"p": 0.25/"p": 0.5/'
 grep '^  lse .* PASS$' stdout.txt >/dev/null || fail "lse knows of dropout"
 
+# In the other arithmetics, and where a row is one kernel call.
+for arith in f32 exact; do
+    ok "$RINGTRUE" run in --arith $arith --plan all-gather --layout striped --ranks 3 --force -o other
+    ok "$RINGTRUE" check other --full
+    prints '# 7 tensors judged: 7 pass, 0 fail'
+done
+
 # Samples: dsink of every row, given the dump's lse and out; dbias is left, and why.
 ok "$RINGTRUE" check out --sample both --samples 40
 prints '# dk and dv and dsink are judged given'
