@@ -58,13 +58,18 @@ def spec(**keys):
     return {"ringtrue": 1, **{key: value for key, value in keys.items() if value is not None}}
 
 
-def plain(q, k, v, out=None, lse=None, dout=None, dq=None, dk=None, dv=None, positions=None, steps=()):
+def plain(q, k, v, out=None, lse=None, dout=None, dq=None, dk=None, dv=None, positions=None, steps=(), **scores):
     """Tensors as they are, in the order that the spec names (bshd unless it says otherwise).
 
+    scores: sink, bias, dsink, dbias of a spec that has them.
     positions: original position of each local slot, for layout={"positions": "pos"}.
     steps: the block results (out, lse) in the order in which the rank joined them, before the join; they become
     stepI.out and stepI.lse, and either of a pair may be None."""
     named = {"q": q, "k": k, "v": v, "out": out, "lse": lse, "dout": dout, "dq": dq, "dk": dk, "dv": dv}
+    for name, tensor in scores.items():
+        if name not in ("sink", "bias", "dsink", "dbias"):
+            raise ValueError(f"tensor {name!r}: besides q k v and results, sink bias dsink dbias are allowed")
+        named[name] = tensor
     named["pos"] = positions
     for i, (step_out, step_lse) in enumerate(steps):
         named[f"step{i}.out"] = step_out
