@@ -124,7 +124,8 @@ void rt_plan_reset(rt_plan *plan);
 rt_status rt_plan_verify(rt_context *ctx, const rt_plan *plan, const rt_problem *p,
                          const rt_layout *l) RT_NODISCARD;
 
-/** Sizes of one element on the wire, bytes. */
+/** Sizes of one element on the wire, bytes.  Rows of dBias, which travel with DQ here, are not counted: programs keep them
+ *  where they are made. */
 typedef struct {
     double kv;    /**< an element of K or V (also Q, dO) */
     double dkv;   /**< an element of a travelling gradient */
