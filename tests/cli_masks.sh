@@ -41,6 +41,8 @@ try() { # NAME WORDS FLAGS..
     fingerprints mpi 2 "$RINGTRUE" run "$name.f64" --arith exact --fingerprint --plan ring --layout contiguous --ranks 4 >mpi.txt
     cmp -s one.txt five.txt && cmp -s one.txt mpi.txt || fail "$name: exact's bits depend on the layout"
     cmp -s one.txt full.txt && fail "$name: the mask changes nothing"
+    ok mpi 2 "$RINGTRUE" check "$name.f64"
+    prints '5 tensors judged: 5 pass, 0 fail;'
     ok "$RINGTRUE" plan "$name" --plan ring --layout zigzag --ranks 3 --summary
     prints "mask ${words%% in *}, documents"
 }
