@@ -375,6 +375,37 @@ static void dropped_values_reach_nothing(void **state)
     emu_reset(&c);
 }
 
+/* Equal weights, v = 1, P = 1/2 dropped: an error of the exponentials moves O as far as the kept ones are uneven,
+ * e sqrt(sum w mu^2 - O^2), where without dropout it would not move it at all. */
+static void dropout_makes_values_uneven(void **state)
+{
+    (void)state;
+    emu_case c;
+    rt_problem p = emu_problem(8, 64, 1, 1, 4, RT_MASK_FULL);
+    p.dropout = 0.5;
+    p.dropout_seed = 3;
+    emu_create(&c, p, RT_LAYOUT_CONTIGUOUS, 1, RT_FAMILY_GAUSSIAN, 1, RT_F32);
+    for (int64_t i = 0; i < emu_elements(&c.p, RT_Q); i++)
+        c.t[RT_Q][i] = 0;
+    for (int64_t i = 0; i < emu_elements(&c.p, RT_V); i++)
+        c.t[RT_V][i] = 1;
+    emu_arithmetic a = emu_declared(RT_F32);
+    a.d.exp_rel = 1e-3;
+    emu_truth e;
+    emu_observe(&c, &a.d, &e);
+    for (int64_t i = 0; i < 8; i++) {
+        double kept = 0;
+        for (int64_t j = 0; j < 64; j++)
+            kept += rt_dropout_keep(&c.p, 0, 0, i, j);
+        const double O = 2 * kept / 64, sigma = sqrt(4 * kept / 64 - O * O);
+        t_assert_le(fabs(e.truth[RT_OUT][4 * i] - O), 1e-14);
+        t_assert_le(0.999 * 1e-3 * sigma, e.lambda[RT_OUT][4 * i]);
+        t_assert_le(e.lambda[RT_OUT][4 * i], 1.1e-3 * sigma);
+    }
+    emu_truth_reset(&e);
+    emu_reset(&c);
+}
+
 static void verdict_of_any_number_of_threads_is_the_same(void **state)
 {
     (void)state;
@@ -434,6 +465,7 @@ int main(void)
         cmocka_unit_test(both_truths_agree),
         cmocka_unit_test(hidden_rows_hold_nothing_but_the_sink),
         cmocka_unit_test(dropped_values_reach_nothing),
+        cmocka_unit_test(dropout_makes_values_uneven),
         cmocka_unit_test(noise_of_f32_fills_bounds),
         cmocka_unit_test(noise_of_bf16_fills_bounds),
         cmocka_unit_test(noise_of_f16_states_fills_bounds),

@@ -129,7 +129,9 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
     rt_status st = rt_comm_rank(comm) == 0 ? rt_judge_cost(ctx, s, work, &cost) : RT_OK;
     RT_TRY(rt_comm_agree(ctx, comm, st));
     RT_TRY(rt_comm_broadcast(ctx, comm, &cost, sizeof cost));
-    const double unit = 1e-9 / processes, plain = pairs * (cost.rows + cost.keys) * unit;
+    const double unit = 1e-9 / processes,
+                 dbias = s->any[RT_DBIAS] ? cost.keys : 0, /* a pass like that of the keys */
+        plain = pairs * (cost.rows + cost.keys + dbias) * unit;
     *estimate = plain + (d->exact ? pairs * cost.exact_all * unit : 0);
     if (*estimate <= budget)
         return RT_OK;
