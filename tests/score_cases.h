@@ -28,11 +28,11 @@ static inline double score_logit(uint64_t *s, int kind)
         return 4 * score_unit(s);
     case 2:
         return score_below(s, 3) ? score_unit(s) : ldexp(score_unit(s), (int)score_below(s, 60) - 50);
-    case 3: /* a mask of large numbers */
-        return score_below(s, 2)   ? 0
-               : score_below(s, 4) ? -1e30
-               : score_below(s, 2) ? -1e9
-                                   : -0x1.fffffep127;
+    case 3: { /* a mask of large numbers, and now and then one beyond all others */
+        static const double far[] = {-1e30, -1e9, -0x1.fffffep127, -1.7e308, -1e200, 1e100, 1e305};
+        const int64_t which = score_below(s, 24);
+        return which < 12 ? 0 : which < 22 ? far[which % 5] : far[which - 17];
+    }
     case 4:
         return score_below(s, 3) ? score_unit(s) : (double)-T_INF;
     default:
