@@ -27,6 +27,14 @@ for name in contiguous zigzag striped head-tail fpdt contiguous-doc zigzag-doc h
     chunked positions; do
     grep -q "^$name[: ]" stdout.txt || fail "--list lacks $name"
 done
+prints 'usp:ulysses=(a divisor of P),order=(ulysses-low|ring-low),'
+refuse 2 'Hint: chunked:chunks=0/5' "$RINGTRUE" grid --seqlen 3 --seqlen-k 8 --layout chunked
+grid --seqlen 3 --seqlen-k 8 --layout chunked:chunks=0/5
+refuse 2 'Hint: chunked:chunks=0' "$RINGTRUE" grid --seqlen 8 --layout chunked
+grep -q 'chunks=0$' stderr.txt || fail "the hint is no layout"
+grid --seqlen 8 --layout chunked:chunks=0
+refuse 2 'there are only 3' "$RINGTRUE" grid --seqlen 8 --seqlen-k 3 --layout chunked
+refuse 2 'parameter stripe is given twice' "$RINGTRUE" grid --seqlen 8 --layout striped:stripe=2,stripe=3
 
 # What is printed is read again, by every verb that takes a layout.
 grid --layout usp:ulysses=2,order=ring-low --ranks 4 --seqlen 21 --mask causal

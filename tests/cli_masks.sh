@@ -90,6 +90,16 @@ wrong padding '"key_lengths": \[ *33, 7 *\]' '"key_ranges": [[[0, 33]], [[0, 3],
 sed 's/"key_lengths": \[ *33, 7 *\]/"key_ranges": [[[0, 30], [30, 33]], [[0, 7]]]/' right.json >ranges.json
 ok "$RINGTRUE" check padding.exact --spec ranges.json
 
+# A comment of any length.
+{
+    sed 1q slices.txt
+    printf '# %0600d\n' 1
+    sed 1d slices.txt
+} >long.txt
+# shellcheck disable=SC2086
+ok "$RINGTRUE" plan $same --slices long.txt --summary
+prints '3 slices'
+
 # Bad input: one line.
 bad() { # TEXT FLAGS..
     text=$1 code=$2
@@ -109,6 +119,7 @@ printf '0 20 0 20 full\n19 40 19 40 full\n' >meet.txt
 bad 'slices 0 and 1 overlap' 2 --slices meet.txt
 echo '# nothing' >none.txt
 bad 'none.txt: no slice' 3 --slices none.txt
+bad "cannot read the slices '.'" 3 --slices .
 npy 40 39 1 >narrow.npy
 bad "dense mask 'narrow' is bool (40, 39); it must be bool, i32 or i64, (40, 40)" 3 --dense-mask narrow.npy
 bad "'none.npy'" 3 --dense-mask none.npy

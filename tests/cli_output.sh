@@ -48,6 +48,13 @@ code=0
 [ "$(grep -c '^ringtrue' stderr.txt)" -eq 1 ] || fail "not one line"
 absent out
 
+# A device or a pipe is no output, whatever --force says.
+mkfifo pipe
+refuse 3 "'pipe' is no folder and stays" "$RINGTRUE" run big -o pipe --force
+refuse 3 "'pipe' is no regular file and stays" "$RINGTRUE" plan --seqlen 8 --svg pipe --force
+refuse 2 'needs a name' "$RINGTRUE" plan --seqlen 8 --svg ''
+[ -p pipe ] || fail "the pipe was replaced"
+
 # Killed in the middle: the name is absent.  (What was begun aside stays; a second run does not mind.)
 ok "$RINGTRUE" gen --seqlen 8k --heads 8 --dim 64 -o large
 "$RINGTRUE" run large -o killed --quiet >stdout.txt 2>stderr.txt &

@@ -80,7 +80,13 @@ printf '10\n11\n' >grid.txt
 ok "$RINGTRUE" plan --seqlen 64 --heads 2 --dim 8 --mask causal --plan adaptive:grid=@grid.txt --ranks 2 --table
 grep -qx '  forward       1     .  q1k0' stdout.txt || fail "a grid from a file"
 refuse 2 'the grid lacks tile q1k0' "$RINGTRUE" plan --seqlen 64 --mask causal --plan adaptive:grid=10/01 --ranks 2
-refuse 3 "the grid's file 'none.txt' cannot be read" "$RINGTRUE" plan --seqlen 64 --plan adaptive:grid=@none.txt --ranks 2
+refuse 3 "cannot open the grid 'none.txt': No such file" "$RINGTRUE" plan --seqlen 64 --plan adaptive:grid=@none.txt --ranks 2
+refuse 3 'cannot read the grid' "$RINGTRUE" plan --seqlen 64 --plan adaptive:grid=@. --ranks 2
+refuse 2 'plan hybrid: ulysses is "3"; it must divide 8' "$RINGTRUE" plan --seqlen 64 --plan hybrid:ulysses=3 --ranks 8
+refuse 2 'parameter order is given twice' "$RINGTRUE" plan --seqlen 64 --plan ring:order=up,move=all,order=down --ranks 2
+refuse 2 'parameter "" is unknown or has no value' "$RINGTRUE" plan --seqlen 64 --plan ring:order=up, --ranks 2
+refuse 2 'come behind the colon' "$RINGTRUE" plan --seqlen 64 --plan ring: --ranks 2
+refuse 2 'a name has no quotes' "$RINGTRUE" plan --seqlen 64 --plan 'adaptive:grid=@a"b' --ranks 2 --json
 refuse 2 'join is "star"; it is one of tree, ag-rs, a2a' "$RINGTRUE" plan --seqlen 64 --plan decode:join=star --ranks 2
 
 # From a dump: its own layout, ranks and algorithm; flags override them.
@@ -97,7 +103,7 @@ if ! command -v python3 >/dev/null 2>&1; then
 fi
 for summary in '' --summary; do
     # shellcheck disable=SC2086 # no word when empty
-    ok "$RINGTRUE" plan out --json --verify $summary
+    ok "$RINGTRUE" plan out --json $summary # which is proved before it is printed
     python3 - "$summary" <<'EOF' || fail "plan --json $summary"
 import json, sys
 plan = json.load(open("stdout.txt"))

@@ -175,9 +175,31 @@ prints '# layout    zigzag-doc, P 3, one file per rank'
 refuse 2 'need --layout or --ranks' "$RINGTRUE" gen --seqlen 8 --remainder last -o never
 refuse 2 'must divide the 2 ranks' "$RINGTRUE" gen --seqlen 8 --layout usp:ulysses=3 --ranks 2 -o never
 
+# Also where gen lays out, and from a file beside the spec.
+{
+    printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '|b1', 'fortran_order': False, 'shape': (6, 6), }"
+    printf '\001\000\000\000\000\000\001\001\000\000\000\000\000\001\001\000\000\000\001\000\000\001\000\000\000\000\001\001\001\000\001\001\001\001\001\001'
+} >dense.npy
+ok "$RINGTRUE" gen --seqlen 6 --heads 2 --dim 4 --dense-mask dense.npy -o whole
+ok "$RINGTRUE" gen --seqlen 6 --heads 2 --dim 4 --dense-mask dense.npy --layout zigzag --ranks 2 -o spread
+ok "$RINGTRUE" info whole
+sed -n '/^{/,$p' stdout.txt | sed 's/"dense_mask": "mask"/"dense_mask": "dense.npy"/' >beside.json
+grep -q dense.npy beside.json || fail "no dense mask in the spec"
+ok "$RINGTRUE" run whole --spec beside.json --relayout striped --ranks 3 -o beside
+want=$(fingerprints "$RINGTRUE" run whole --arith exact --fingerprint)
+for dump in spread beside; do
+    [ "$(fingerprints "$RINGTRUE" run $dump --arith exact --fingerprint --plan ring)" = "$want" ] || fail "the dense mask of $dump"
+done
+sed 's/"tensors": {/&"q": "mask", /' beside.json >taken.json
+cmp -s beside.json taken.json || refuse 3 "tensor 'mask'" "$RINGTRUE" run whole --relayout striped --spec taken.json -o never
+
 # What cannot be.
 refuse 2 '--relayout needs -o FOLDER' "$RINGTRUE" run start --relayout striped
-refuse 2 'no --plan' "$RINGTRUE" run start --relayout striped --plan ring -o never
+for flag in '--plan ring' '--arith exact' --fingerprint --forward-only '--out-dtype f32' '--trace never' '--transport p2p'; do
+    # shellcheck disable=SC2086
+    refuse 2 "${flag%% *} goes with a run" "$RINGTRUE" run start --relayout striped $flag -o never
+done
+refuse 2 'no --layout beside it' "$RINGTRUE" run start --relayout striped --layout zigzag -o never
 expect 2 mpi 2 "$RINGTRUE" run start --relayout striped -o never
 says '--relayout runs in one process'
 refuse 2 'layout snake is unknown' "$RINGTRUE" run start --relayout snake -o never

@@ -65,6 +65,16 @@ fingerprints "$RINGTRUE" info flipped --fingerprint >b.txt
 [ "$(diff a.txt b.txt | grep -c '^> fingerprint out')" -eq 1 ] || fail "one bit leaves the fingerprint"
 [ "$(diff a.txt b.txt | grep -c '^>')" -eq 1 ] || fail "one bit changes another tensor's fingerprint"
 
+# Weights as small as 1e-160: their squares are no double, and the bounds of the keys that have no other still hold.
+for seed in 2 5; do
+    ok "$RINGTRUE" gen --family huge --dtype f64 --seqlen 24 --heads 1 --dim 8 --seed $seed --force -o tiny
+    ok "$RINGTRUE" run tiny --force -o tiny64
+    for how in '--truth exact' '--truth f64' '--sample both --samples 24'; do
+        # shellcheck disable=SC2086
+        ok "$RINGTRUE" check tiny64 $how
+    done
+done
+
 if ! command -v python3 >/dev/null 2>&1; then
     echo "the JSON part is left out: no python3"
     exit 0

@@ -611,7 +611,8 @@ static void bad_parameters_are_refused(void **state)
             "parameter \"window=2\" is unknown or has no value; it takes order=(down | up)");
     refused("ring:last-hop=yes,move=needed", 4, "move=all");
     refused("pass-q:order=up", 4, "it takes none");
-    refused("double-ring:window=3", 8, "plan: window is \"3\"; it must divide 8: 1, 2, 4, 8 are allowed");
+    refused("double-ring:window=3", 8,
+            "plan double-ring: window is \"3\"; it must divide 8: 1, 2, 4, 8 are allowed");
     refused("double-ring:window=0", 8, "a number from 1 to 8");
     refused("hybrid:ulysses=5", 6, "ulysses is \"5\"; it must divide 6");
     refused("hybrid:ulysses=2,window=2", 6, "window is \"2\"; it must divide 3");

@@ -6,8 +6,8 @@
 static void names_are_those_of_the_dump(void **state)
 {
     (void)state;
-    const char *const want[RT_NAME_COUNT] = {"q",  "k",  "v",  "dout",  "lse",   "out", "dq",
-                                              "dk", "dv", "dsink", "dbias", "sink", "bias"};
+    const char *const want[RT_NAME_COUNT] = {"q",  "k",  "v",     "dout",  "lse",  "out", "dq",
+                                             "dk", "dv", "dsink", "dbias", "sink", "bias"};
     for (int i = 0; i < RT_NAME_COUNT; i++) {
         assert_string_equal(rt_tensor_name((rt_tensor_id)i), want[i]);
     }

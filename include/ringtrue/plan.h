@@ -94,6 +94,7 @@ typedef struct {
  *  name, as in "double-ring:window=2,order=loongtrain".  "" or NULL: every parameter at its default. */
 typedef struct {
     const char *parameters;
+    const char *planner; /**< its name, for errors; may be NULL */
 } rt_plan_options;
 
 /** A parameter that a planner takes. */

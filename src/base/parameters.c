@@ -6,11 +6,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+rt_status rt_parameters_check_text(rt_context *ctx, const char *noun, const char *name)
+{
+    for (const char *c = name; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || strchr("\"\\<>&", *c) != NULL)
+            return rt_fail(ctx, RT_ERR_ARG, "%s %.60s: a name has no quotes, backslashes, <, > or &", noun,
+                           name);
+    const size_t n = strcspn(name, ":");
+    if (name[n] == ':' && name[n + 1] == '\0')
+        return rt_fail(ctx, RT_ERR_ARG, "%s %.60s: parameters, key=value, come behind the colon", noun,
+                       name);
+    return RT_OK;
+}
+
 rt_status rt_parameters_check(rt_context *ctx, const char *what, const rt_parameter *known,
                               const char *text)
 {
     const char *at = text != NULL ? text : "";
-    while (*at != '\0') {
+    bool more = *at != '\0';
+    while (more) { /* after a comma there must be another */
         const size_t item = strcspn(at, ","), key = strcspn(at, "=,");
         char list[512] = "";
         bool found = false;
@@ -24,8 +38,12 @@ rt_status rt_parameters_check(rt_context *ctx, const char *what, const rt_parame
             return rt_fail(ctx, RT_ERR_ARG,
                            "%s: parameter \"%.*s\" is unknown or has no value; it takes %s", what,
                            (int)item, at, list[0] != '\0' ? list : "none");
+        for (const char *before = text; before < at; before += strcspn(before, ",") + 1)
+            if (strncmp(before, at, key + 1) == 0)
+                return rt_fail(ctx, RT_ERR_ARG, "%s: parameter %.*s is given twice", what, (int)key, at);
         at += item;
-        at += *at == ',';
+        more = *at == ',';
+        at += more;
     }
     return RT_OK;
 }

@@ -9,10 +9,13 @@
 
 /* `what` names the owner in errors: "plan ring", "layout striped".  `text` NULL is "". */
 
-/* Every key is one of `known` (ended by a NULL key; NULL: none), and has a value.  RT_ERR_ARG. */
+/* A whole name, as given: it is printed in JSON and SVG, so that some characters are refused; and something stands
+ * behind its colon.  `noun`: "plan", "layout".  RT_ERR_ARG. */
+rt_status rt_parameters_check_text(rt_context *ctx, const char *noun, const char *name) RT_NODISCARD;
+/* Every key is one of `known` (ended by a NULL key; NULL: none), given once, and has a value.  RT_ERR_ARG. */
 rt_status rt_parameters_check(rt_context *ctx, const char *what, const rt_parameter *known,
                               const char *text) RT_NODISCARD;
-/* Where the value of `key` stands and how long it is; NULL if it is not given.  The last one counts. */
+/* Where the value of `key` stands and how long it is; NULL if it is not given. */
 const char *rt_parameters_find(const char *text, const char *key, int *length);
 /* A number; `otherwise` where it is not given.  RT_ERR_ARG names what is allowed. */
 rt_status rt_parameters_number(rt_context *ctx, const char *what, const char *text, const char *key,

@@ -52,6 +52,8 @@ void rt_cli_shape(const rt_problem *p, rt_tensor_id t, int64_t *seqlen, int64_t 
 bool rt_cli_key_side(rt_tensor_id t);
 /* The tensor of a dense mask. */
 rt_tensor_decl rt_cli_mask_decl(const rt_problem *p);
+/* --list: one line, the name as a flag takes it and what it does; then a comment for each parameter. */
+void rt_cli_list(const char *name, const rt_parameter *parameters, const char *summary);
 void rt_cli_print_fingerprint(FILE *f, rt_tensor_id t, rt_dtype dtype, const rt_fingerprint *x);
 
 /* Certificates and product counts of all processes, on process 0.  Collective. */

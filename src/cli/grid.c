@@ -8,19 +8,8 @@
 static void list_layouts(void)
 {
     const rt_layout_info *x;
-    for (int64_t i = 0; (x = rt_layout_listed(i)) != NULL; i++) {
-        printf("%s", x->name);
-        for (const rt_parameter *each = x->parameters; each != NULL && each->key != NULL; each++) {
-            printf("%s%s=(", each == x->parameters ? ":" : ",", each->key);
-            for (const char *c = each->values; *c != '\0'; c++) /* no spaces inside the first word */
-                if (*c != ' ')
-                    printf("%c", *c);
-            printf(")");
-        }
-        printf("  %s\n", x->summary);
-        for (const rt_parameter *each = x->parameters; each != NULL && each->key != NULL; each++)
-            printf("#   %s: %s\n", each->key, each->summary);
-    }
+    for (int64_t i = 0; (x = rt_layout_listed(i)) != NULL; i++)
+        rt_cli_list(x->name, x->parameters, x->summary);
 }
 
 /* Visible pairs of each rank's queries with all keys, one head; the largest over their mean. */

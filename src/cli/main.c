@@ -33,6 +33,21 @@ static void progress(void *arg, const char *what, int64_t done, int64_t total)
     fflush(stderr);
 }
 
+void rt_cli_list(const char *name, const rt_parameter *parameters, const char *summary)
+{
+    printf("%s", name);
+    for (const rt_parameter *each = parameters; each != NULL && each->key != NULL; each++) {
+        printf("%s%s=(", each == parameters ? ":" : ",", each->key);
+        for (const char *c = each->values; *c != '\0'; c++) /* choices without the spaces around the bar */
+            if (strncmp(c, " | ", 3) != 0 && !(c > each->values && strncmp(c - 1, "| ", 2) == 0))
+                printf("%c", *c);
+        printf(")");
+    }
+    printf("  %s\n", summary);
+    for (const rt_parameter *each = parameters; each != NULL && each->key != NULL; each++)
+        printf("#   %s: %s\n", each->key, each->summary);
+}
+
 rt_tensor_decl rt_cli_mask_decl(const rt_problem *p)
 {
     return (rt_tensor_decl){

@@ -580,6 +580,14 @@ void rt_options_reset(rt_options *o)
     o->cu_q = o->cu_k = o->padded_q = o->padded_k = NULL;
 }
 
+bool rt_options_given(const rt_options *o, const char *name)
+{
+    for (int i = 0; i < N_FLAGS; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return (o->given[i / 64] >> i % 64 & 1) != 0;
+    return false;
+}
+
 const char *rt_options_problem_flag(const rt_options *o)
 {
     for (int i = 0; i < N_FLAGS; i++)

@@ -71,6 +71,8 @@ rt_status rt_options_problem(rt_context *ctx, const rt_options *o, rt_problem *o
 rt_status rt_options_scores(rt_context *ctx, const rt_options *o, bool values, rt_problem *p) RT_NODISCARD;
 /* The parts of the mask beyond --mask and the documents, into a problem whose sizes are set (not checked). */
 rt_status rt_options_mask(rt_context *ctx, const rt_options *o, rt_problem *p) RT_NODISCARD;
+/* Whether that flag was given, by its name without the dashes. */
+bool rt_options_given(const rt_options *o, const char *name);
 /* The name of a flag that was given and describes the problem, NULL if none: such flags and a dump exclude
  * each other. */
 const char *rt_options_problem_flag(const rt_options *o);

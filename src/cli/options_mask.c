@@ -1,6 +1,7 @@
 /* The flags of a mask: windows, prefixes, slices from a text file, key lengths, a dense mask from an npy file. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/options.h"
@@ -35,11 +36,12 @@ static rt_status read_slices(rt_context *ctx, const char *path, rt_problem *p)
     if (f == NULL)
         return rt_fail(ctx, RT_ERR_IO, "cannot open the slices '%s': %s", path, strerror(errno));
     rt_status st = RT_OK;
+    char *line = NULL;
+    size_t room = 0;
     for (int keep = 0; keep < 2 && st == RT_OK; keep++) {
-        char line[256];
         int64_t number = 0, n = 0;
         rewind(f);
-        while (st == RT_OK && fgets(line, sizeof line, f) != NULL) {
+        while (st == RT_OK && getline(&line, &room, f) >= 0) {
             rt_slice s;
             bool found = false;
             st = parse_line(ctx, path, ++number, line, &s, &found);
@@ -47,6 +49,8 @@ static rt_status read_slices(rt_context *ctx, const char *path, rt_problem *p)
                 p->slices[n] = s;
             n += found;
         }
+        if (st == RT_OK && ferror(f))
+            st = rt_fail(ctx, RT_ERR_IO, "cannot read the slices '%s': %s", path, strerror(errno));
         if (st == RT_OK && keep == 0 && n == 0)
             st = rt_fail(ctx, RT_ERR_FORMAT, "%s: no slice; " SLICE_HINT, path);
         if (st == RT_OK && keep == 0) {
@@ -55,6 +59,7 @@ static rt_status read_slices(rt_context *ctx, const char *path, rt_problem *p)
             st = p->slices == NULL ? RT_ERR_NOMEM : RT_OK;
         }
     }
+    free(line);
     (void)fclose(f);
     return st;
 }

@@ -18,7 +18,8 @@ static rt_status show(rt_cli *c, const rt_problem *p, const rt_layout *l, const 
     if (c->o->svg != NULL)
         RT_TRY(draw(c, p, l, plan));
     const rt_plan_print_options how = {.summary = c->o->summary,
-                                       .verified = c->o->verify,
+                                       .verified =
+                                           c->o->verify || c->o->json, /* print_plan has proved it */
                                        .table = c->o->table,
                                        .machine = c->o->has_cost ? &c->o->cost : NULL};
     return c->o->json ? rt_plan_print_json(c->ctx, stdout, plan, p, l, &how)
@@ -40,22 +41,6 @@ static rt_status print_plan(rt_cli *c, const rt_problem *p, const rt_dump *from,
     return st;
 }
 
-/* One line: the name as --plan takes it, and what it does. */
-static void list_planner(const rt_planner *x)
-{
-    printf("%s", x->name);
-    for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL; each++) {
-        printf("%s%s=(", each == x->parameters ? ":" : ",", each->key);
-        for (const char *c = each->values; *c != '\0'; c++) /* choices without the spaces around the bar */
-            if (strncmp(c, " | ", 3) != 0 && !(c > each->values && strncmp(c - 1, "| ", 2) == 0))
-                printf("%c", *c);
-        printf(")");
-    }
-    printf("  %s\n", x->summary);
-    for (const rt_plan_parameter *each = x->parameters; each != NULL && each->key != NULL; each++)
-        printf("#   %s: %s\n", each->key, each->summary);
-}
-
 rt_status rt_cli_plan(rt_cli *c)
 {
     const rt_options *o = c->o;
@@ -63,7 +48,7 @@ rt_status rt_cli_plan(rt_cli *c)
         return RT_OK;
     if (o->list) {
         for (const rt_planner *x = rt_planners(); x->name != NULL; x++)
-            list_planner(x);
+            rt_cli_list(x->name, x->parameters, x->summary);
         return RT_OK;
     }
     if (o->table && o->json)

@@ -4,7 +4,7 @@
 
 #include "cli/cli.h"
 
-enum { MOST = RT_NAME_COUNT + 3 };
+enum { MOST = RT_NAME_COUNT + 3 }; /* with the lists of positions and a dense mask */
 
 /* Where (B, S, H) stand among a stored tensor's axes, and how many axes it has. */
 static int axes_of(const rt_spec *s, rt_tensor_id t, int axis[3])
@@ -161,6 +161,13 @@ static rt_status write_rank(rt_cli *c, const rt_dump *in, const rt_layout *l, in
     return rt_file_finish(c->ctx, &file);
 }
 
+/* Whether a list of positions or the dense mask will have that name. */
+static bool own_name(const rt_spec *s, const char *name)
+{
+    return strcmp(name, "pos") == 0 || strcmp(name, "pos_k") == 0 ||
+           (s->problem.dense != NULL && strcmp(name, RT_DENSE_MASK_NAME) == 0);
+}
+
 /* The dump's spec with the new layout in it. */
 static rt_status new_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, char **text)
 {
@@ -172,10 +179,13 @@ static rt_status new_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, char
     for (int t = RT_SINK; t < RT_NAME_COUNT && st == RT_OK; t++)
         if (spec.names[t] != NULL && score_name(&spec, (rt_tensor_id)t) != spec.names[t])
             strcpy(spec.names[t], rt_tensor_name((rt_tensor_id)t)); /* shorter than any name with .npy */
-    for (int t = 0; t < RT_TENSOR_COUNT && st == RT_OK; t++)
-        if (in->present[t] && (strcmp(spec.names[t], "pos") == 0 || strcmp(spec.names[t], "pos_k") == 0))
-            st = rt_fail(c->ctx, RT_ERR_ARG,
-                         "the dump's tensor '%s' has the name that its positions will have", spec.names[t]);
+    for (int t = 0; t < RT_NAME_COUNT && st == RT_OK; t++) {
+        const char *name = spec.names[t];
+        if (name != NULL && (t < RT_TENSOR_COUNT ? in->present[t] : score_present(in, (rt_tensor_id)t)) &&
+            own_name(&spec, name))
+            st = rt_fail(c->ctx, RT_ERR_ARG, "the dump's tensor '%s' has the name that its %s will have",
+                         name, strcmp(name, RT_DENSE_MASK_NAME) == 0 ? "dense mask" : "positions");
+    }
     if (st == RT_OK)
         st = rt_spec_write(c->ctx, &spec, text);
     rt_spec_reset(&spec);
@@ -188,7 +198,9 @@ static void left_out(const rt_dump *in)
     const rt_file *f = &in->files[0];
     bool any = false;
     for (int64_t i = 0; i < f->count; i++) {
-        bool known = strcmp(f->tensors[i].name, "pos") == 0 || strcmp(f->tensors[i].name, "pos_k") == 0;
+        const char *mask = in->spec.dense_mask;
+        bool known = strcmp(f->tensors[i].name, "pos") == 0 || strcmp(f->tensors[i].name, "pos_k") == 0 ||
+                     (mask != NULL && strcmp(f->tensors[i].name, mask) == 0);
         for (int t = 0; t < RT_NAME_COUNT; t++)
             known =
                 known || (in->spec.names[t] != NULL && strcmp(f->tensors[i].name, in->spec.names[t]) == 0);
@@ -227,10 +239,14 @@ rt_status rt_cli_relayout(rt_cli *c)
         return rt_fail(c->ctx, RT_ERR_ARG, "--relayout runs in one process. Hint: without mpirun");
     if (o->output == NULL)
         return rt_fail(c->ctx, RT_ERR_ARG, "--relayout needs -o FOLDER: where should the dump go?");
-    if (o->has_plan || o->forward_only || o->fingerprint || o->has_out_dtype || o->trace != NULL)
-        return rt_fail(c->ctx, RT_ERR_ARG,
-                       "--relayout computes nothing: no --plan, --forward-only, --out-dtype, --trace or "
-                       "--fingerprint");
+    static const char *const idle[] = {"plan",  "forward-only", "fingerprint", "out-dtype",
+                                       "trace", "arith",        "transport",   NULL};
+    for (int i = 0; idle[i] != NULL; i++)
+        if (rt_options_given(o, idle[i]))
+            return rt_fail(c->ctx, RT_ERR_ARG, "--%s goes with a run: --relayout computes nothing",
+                           idle[i]);
+    if (rt_options_given(o, "layout"))
+        return rt_fail(c->ctx, RT_ERR_ARG, "--relayout names the new layout; no --layout beside it");
     rt_dump in;
     rt_layout l;
     uint64_t written = 0;

@@ -21,6 +21,8 @@ static void draw_bias(const rt_options *o, rt_problem *p)
 
 rt_status rt_options_scores(rt_context *ctx, const rt_options *o, bool values, rt_problem *p)
 {
+    if (!(o->dropout > 0) && rt_options_given(o, "dropout-seed"))
+        return rt_fail(ctx, RT_ERR_ARG, "--dropout-seed goes with --dropout, a probability above 0");
     p->softcap = o->softcap;
     p->dropout = o->dropout;
     p->dropout_seed = o->dropout_seed;

@@ -38,7 +38,8 @@ rt_status rt_dump_absent(const rt_dump_opener *o, int64_t rank, const char *name
         return rt_dump_missing_file(o, rank, name);
     if (o->src.npy)
         return rt_fail(o->ctx, RT_ERR_IO, "missing file '%s/%s.npy'", o->src.folder, name);
-    return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is missing", rt_dump_file_of(o, rank, name)->path, name);
+    return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is missing",
+                   rt_dump_file_of(o, rank, name)->path, name);
 }
 
 static rt_status find_tensor(rt_dump_opener *o, rt_tensor_id t)
@@ -66,7 +67,8 @@ static rt_status find_tensor(rt_dump_opener *o, rt_tensor_id t)
                            rt_dump_file_of(o, r, name)->path, name, rt_dtype_name(got), usual);
         if (got != first)
             return rt_fail(o->ctx, RT_ERR_FORMAT, "%s: tensor '%s' is %s, but rank 0 has it in %s",
-                           rt_dump_file_of(o, r, name)->path, name, rt_dtype_name(got), rt_dtype_name(first));
+                           rt_dump_file_of(o, r, name)->path, name, rt_dtype_name(got),
+                           rt_dtype_name(first));
     }
     o->d.present[t] = true;
     o->d.dtype[t] = first;

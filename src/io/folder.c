@@ -64,6 +64,14 @@ static rt_status refuse_existing(rt_context *ctx, const char *path)
                    path);
 }
 
+/* What --force does not replace either: a device, a pipe, a socket. */
+static bool special(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && !S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode) &&
+           !S_ISLNK(info.st_mode);
+}
+
 rt_status rt_folder_begin(rt_context *ctx, const char *path, bool force, char **aside)
 {
     char *target = NULL;
@@ -72,6 +80,10 @@ rt_status rt_folder_begin(rt_context *ctx, const char *path, bool force, char **
     char *made = NULL;
     if (!force && exists(target)) {
         st = refuse_existing(ctx, target);
+        goto free_target;
+    }
+    if (special(target)) {
+        st = rt_fail(ctx, RT_ERR_IO, "output '%s' is no folder and stays as it is", target);
         goto free_target;
     }
     for (int tries = 0; !made; tries++) { /* two starts within one tick of the clock may meet */

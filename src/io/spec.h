@@ -28,7 +28,8 @@ typedef struct {
     json_t *object;
 } rt_spec_reader;
 /* RT_ERR_FORMAT that names key, value and what is allowed. */
-rt_status rt_spec_refuse(const rt_spec_reader *r, const char *key, const json_t *v, const char *allowed) RT_NODISCARD;
+rt_status rt_spec_refuse(const rt_spec_reader *r, const char *key, const json_t *v,
+                         const char *allowed) RT_NODISCARD;
 /* The object has no key but those of `known`, which ends with NULL. */
 rt_status rt_spec_check_keys(const rt_spec_reader *r, const char *const *known) RT_NODISCARD;
 

@@ -83,7 +83,8 @@ static rt_status read_bias(const rt_spec_reader *r, rt_spec *s)
         return rt_fail(r->ctx, RT_ERR_FORMAT, "%s: key \"bias.shape\" is missing", r->where);
     if (!json_is_string(shape) ||
         !rt_bias_shape_parse(json_string_value(shape), &s->problem, s->problem.bias_shape))
-        return rt_spec_refuse(&b, "shape", shape, "bhss, or with 1 for b, h or the first s: 1hss 11ss b1ss 111s ..");
+        return rt_spec_refuse(&b, "shape", shape,
+                              "bhss, or with 1 for b, h or the first s: 1hss 11ss b1ss 111s ..");
     if (gradient && !json_is_boolean(gradient))
         return rt_spec_refuse(&b, "gradient", gradient, "true (default) or false");
     s->problem.no_dbias = json_is_false(gradient);
@@ -130,7 +131,9 @@ rt_status rt_spec_read_scores(const rt_spec_reader *r, rt_spec *s)
     RT_TRY(read_dropout(r, &s->problem));
     rt_context inner = {0};
     const rt_status st = rt_problem_check(&inner, &s->problem);
-    return st == RT_OK ? st : rt_fail(r->ctx, st == RT_ERR_ARG ? RT_ERR_FORMAT : st, "%s: %s", r->where, inner.message);
+    return st == RT_OK
+               ? st
+               : rt_fail(r->ctx, st == RT_ERR_ARG ? RT_ERR_FORMAT : st, "%s: %s", r->where, inner.message);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------- */
@@ -161,8 +164,8 @@ int rt_spec_write_scores(json_t *o, const rt_spec *s)
     const rt_problem *p = &s->problem;
     int bad = 0;
     if (p->alibi)
-        bad |= json_object_set_new(o, "alibi",
-                                   is_standard(p) ? json_string("standard") : list_make(p->alibi, p->heads_q));
+        bad |= json_object_set_new(
+            o, "alibi", is_standard(p) ? json_string("standard") : list_make(p->alibi, p->heads_q));
     if (s->names[RT_BIAS]) {
         char shape[5];
         rt_bias_shape_name(p, shape);
@@ -179,7 +182,6 @@ int rt_spec_write_scores(json_t *o, const rt_spec *s)
         bad |= json_object_set_new(o, "sink", list_make(p->sink, p->heads_q));
     if (p->dropout > 0)
         bad |= json_object_set_new(
-            o, "dropout",
-            json_pack("{s:f, s:I}", "p", p->dropout, "seed", (json_int_t)p->dropout_seed));
+            o, "dropout", json_pack("{s:f, s:I}", "p", p->dropout, "seed", (json_int_t)p->dropout_seed));
     return bad != 0;
 }

@@ -25,8 +25,12 @@ rt_status rt_text_file_begin(rt_context *ctx, const char *path, bool force, rt_t
     struct stat info;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return refuse_folder(ctx, path);
+    if (path[0] == '\0')
+        return rt_fail(ctx, RT_ERR_ARG, "the output file needs a name");
     if (!force && lstat(path, &info) == 0)
         return refuse_existing(ctx, path);
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* a device or a pipe would be lost */
+        return rt_fail(ctx, RT_ERR_IO, "output '%s' is no regular file and stays as it is", path);
     f.path = rt_text_copy(ctx, path);
     if (f.path == NULL)
         return RT_ERR_NOMEM;

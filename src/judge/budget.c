@@ -82,7 +82,8 @@ static double half_ulp(rt_dtype format, double x)
 rt_bounds rt_budget_close(const rt_budget *b, double det, double var, double sys, double lambda,
                           rt_dtype format, double truth)
 {
-    rt_bounds r = {.sys = sys, .random = lambda * sqrt(var), .det = det};
+    /* Squares below 2^-1022 are lost: what that takes from sqrt(var) is less than the root of this floor. */
+    rt_bounds r = {.sys = sys, .random = lambda * sqrt(var + 0x1p-900), .det = det};
     const double likely = sys + r.random < det ? sys + r.random : det;
     const double all = det + half_ulp(format, fabs(truth) + det);
     r.rounding = half_ulp(format, fabs(truth) + likely);

@@ -201,11 +201,12 @@ rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n);
 static inline double rt_sweep_spread(bool lean, double sum, double sum_over_var, double product,
                                      double var_product, double x_max)
 {
-    return lean ? fmin(sum * x_max, sqrt(sum_over_var * var_product)) : sqrt(sum * product);
+    /* a root of each: the product of two tiny sums may underflow (weights of 1e-160) */
+    return lean ? fmin(sum * x_max, sqrt(sum_over_var) * sqrt(var_product)) : sqrt(sum) * sqrt(product);
 }
 static inline double rt_sweep_over(double c, double v)
 {
-    return v > 0 ? c * c / v : c > 0 ? RT_INF : 0;
+    return v > 0x1p-900 ? c * c / v : c > 0 ? RT_INF : 0; /* below, the squares may have underflowed */
 }
 
 /* The exact truth in place of binary64's: truth[d] = exact[d], whose radius is its last place and what was left open. */

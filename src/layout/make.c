@@ -37,10 +37,7 @@ rt_status rt_layout_check_name(rt_context *ctx, const char *name)
     if (strlen(name) >= RT_LAYOUT_NAME_MAX)
         return rt_fail(ctx, RT_ERR_ARG, "layout \"%.40s..\" is too long: at most %d characters", name,
                        RT_LAYOUT_NAME_MAX - 1);
-    for (const char *c = name; *c != '\0'; c++)
-        if ((unsigned char)*c < 0x20 || strchr("\"\\<>&", *c) != NULL) /* it is printed in JSON and SVG */
-            return rt_fail(ctx, RT_ERR_ARG, "layout %.60s: a name has no quotes, backslashes, <, > or &",
-                           name);
+    RT_TRY(rt_parameters_check_text(ctx, "layout", name));
     if (order == NULL) {
         size_t used = 0;
         for (const rt_token_order_entry *each = rt_token_orders();

@@ -1,5 +1,6 @@
 /* The named orders: what each takes, and the positions that it gives a rank. */
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/parameters.h"
@@ -314,9 +315,13 @@ static rt_status prepare_chunked(rt_context *ctx, rt_token_order *o, int64_t *un
     if (o->padded != NULL)
         return rt_fail(ctx, RT_ERR_ARG, "%s: chunks have no padding. Hint: leave cu_seqlens_padded out",
                        o->what);
+    const int64_t keys = o->p->seqlen_k, queries = o->p->seqlen_q;
+    if (keys < queries)
+        return rt_fail(ctx, RT_ERR_ARG,
+                       "%s: the %lld queries are the last of the keys, but there are only %lld", o->what,
+                       (long long)queries, (long long)keys);
     int64_t *list, n;
     RT_TRY(rt_parameters_list(ctx, o->what, o->parameters, "chunks", &list, &n));
-    const int64_t keys = o->p->seqlen_k, queries = o->p->seqlen_q;
     bool good = n > 0 && list[0] == 0;
     for (int64_t i = 1; good && i < n; i++)
         good = list[i] > list[i - 1] && list[i] <= keys;
@@ -324,12 +329,14 @@ static rt_status prepare_chunked(rt_context *ctx, rt_token_order *o, int64_t *un
         n--; /* the end may be said */
     if (!good || keys - list[n - 1] != queries) {
         rt_free(list);
+        char hint[32] = "0";
+        if (keys > queries)
+            (void)snprintf(hint, sizeof hint, "0/%lld", (long long)(keys - queries));
         return rt_fail(
             ctx, RT_ERR_ARG,
             "%s: chunks must be the places where the chunks of the %lld keys begin, ascending from "
-            "0, the last of them that of the %lld queries, %lld. Hint: chunked:chunks=0/%lld",
-            o->what, (long long)keys, (long long)queries, (long long)(keys - queries),
-            (long long)(keys - queries));
+            "0, the last of them that of the %lld queries, %lld. Hint: chunked:chunks=%s",
+            o->what, (long long)keys, (long long)queries, (long long)(keys - queries), hint);
     }
     if (o->side == RT_SIDE_Q) {
         rt_free(list);

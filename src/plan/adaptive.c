@@ -10,6 +10,7 @@
 
 #include "base/parameters.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,6 +110,8 @@ static rt_status grid_read(rt_context *ctx, FILE *f, const char *text, const cha
             grid[n] = ch == '1';
         n++;
     }
+    if (f != NULL && ferror(f))
+        return rt_fail(ctx, RT_ERR_IO, "plan adaptive: cannot read the grid: %s", strerror(errno));
     if (n != want)
         return rt_fail(ctx, RT_ERR_ARG,
                        "plan adaptive: the grid has %lld tiles; %d ranks have %d rows of %d", (long long)n,
@@ -133,7 +136,8 @@ static rt_status grid_given(rt_context *ctx, const rt_plan_options *o, int32_t r
         (void)snprintf(path, sizeof path, "%.*s", length - 1, text + 1);
         f = fopen(path, "r");
         if (f == NULL)
-            status = rt_fail(ctx, RT_ERR_IO, "plan adaptive: the grid's file '%s' cannot be read", path);
+            status = rt_fail(ctx, RT_ERR_IO, "plan adaptive: cannot open the grid '%s': %s", path,
+                             strerror(errno));
     }
     if (status == RT_OK)
         status = grid_read(ctx, f, text, text + length, ranks, given);

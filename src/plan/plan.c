@@ -63,11 +63,22 @@ static rt_status layout_matches(rt_context *ctx, const rt_problem *p, const rt_l
                    (long long)p->seqlen_q, (long long)p->seqlen_k);
 }
 
+enum { WHAT = 96 };
+
+/* Whose parameter it is, in errors. */
+static const char *what_of(char what[WHAT], const rt_plan_options *o)
+{
+    const bool named = o != NULL && o->planner != NULL;
+    (void)snprintf(what, WHAT, "plan%s%s", named ? " " : "", named ? o->planner : "");
+    return what;
+}
+
 rt_status rt_plan_option_number(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t least,
                                 int64_t most, int64_t otherwise, int64_t *out)
 {
-    return rt_parameters_number(ctx, "plan", o != NULL ? o->parameters : NULL, key, least, most, otherwise,
-                                out);
+    char what[WHAT];
+    return rt_parameters_number(ctx, what_of(what, o), o != NULL ? o->parameters : NULL, key, least, most,
+                                otherwise, out);
 }
 
 rt_status rt_plan_option_divisor(rt_context *ctx, const rt_plan_options *o, const char *key, int64_t total,
@@ -89,14 +100,17 @@ rt_status rt_plan_option_divisor(rt_context *ctx, const rt_plan_options *o, cons
             (void)snprintf(divisors + used, sizeof divisors - used, "%s%lld", used > 0 ? ", " : "",
                            (long long)d);
     }
-    return rt_fail(ctx, RT_ERR_ARG, "plan: %s is \"%lld\"; it must divide %lld: %s are allowed", key,
-                   (long long)n, (long long)total, divisors);
+    char what[WHAT];
+    return rt_fail(ctx, RT_ERR_ARG, "%s: %s is \"%lld\"; it must divide %lld: %s are allowed",
+                   what_of(what, o), key, (long long)n, (long long)total, divisors);
 }
 
 rt_status rt_plan_option_choice(rt_context *ctx, const rt_plan_options *o, const char *key,
                                 const char *const *names, int otherwise, int *out)
 {
-    return rt_parameters_choice(ctx, "plan", o != NULL ? o->parameters : NULL, key, names, otherwise, out);
+    char what[WHAT];
+    return rt_parameters_choice(ctx, what_of(what, o), o != NULL ? o->parameters : NULL, key, names,
+                                otherwise, out);
 }
 
 rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p, const rt_layout *l,
@@ -104,16 +118,17 @@ rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p,
 {
     char known[512] = "";
     const size_t n = strcspn(name, ":");
-    const rt_plan_options options = {name[n] == ':' ? name + n + 1 : ""};
     RT_TRY(layout_matches(ctx, p, l));
     if (strlen(name) >= sizeof out->name)
         return rt_fail(ctx, RT_ERR_ARG, "plan \"%s\" is too long: at most %zu characters", name,
                        sizeof out->name - 1);
+    RT_TRY(rt_parameters_check_text(ctx, "plan", name));
     for (const rt_planner *each = rt_planners(); each->name != NULL; each++) {
         if (strlen(each->name) == n && strncmp(each->name, name, n) == 0) {
-            char what[96];
-            (void)snprintf(what, sizeof what, "plan %s", each->name);
-            RT_TRY(rt_parameters_check(ctx, what, each->parameters, options.parameters));
+            char what[WHAT];
+            const rt_plan_options options = {.parameters = name[n] == ':' ? name + n + 1 : "",
+                                             .planner = each->name};
+            RT_TRY(rt_parameters_check(ctx, what_of(what, &options), each->parameters, options.parameters));
             RT_TRY(each->make(ctx, p, l, &options, out));
             (void)snprintf(out->name, sizeof out->name, "%s", name);
             return RT_OK;

@@ -209,8 +209,9 @@ static rt_status exact_check(rt_context *ctx, const rt_problem *p, rt_dtype t)
                        rt_dtype_name(t));
     }
     if (rt_problem_has_scores(p))
-        return rt_fail(ctx, RT_ERR_ARG,
-                       "family exact has no alibi, bias, softcap, sink or dropout: its weights would not stay exact");
+        return rt_fail(
+            ctx, RT_ERR_ARG,
+            "family exact has no alibi, bias, softcap, sink or dropout: its weights would not stay exact");
     if (p->scale_kind == RT_SCALE_RSQRT_DIM || !(p->scale >= 1.0 && p->scale <= 1.0)) {
         return rt_fail(ctx, RT_ERR_ARG, "family exact needs scale 1: scale is %.17g%s. Hint: --scale 1",
                        p->scale, p->scale_kind == RT_SCALE_RSQRT_DIM ? " (1/sqrt(dim))" : "");

@@ -121,12 +121,14 @@ const char *rt_score_text(char text[RT_SCORE_TEXT], const rt_problem *p)
     for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++) {
         if (!parts[k].set)
             continue;
-        used += (size_t)snprintf(text + used, RT_SCORE_TEXT - used, "%s%s", used > 0 ? ", " : "", parts[k].name);
+        used += (size_t)snprintf(text + used, RT_SCORE_TEXT - used, "%s%s", used > 0 ? ", " : "",
+                                 parts[k].name);
         if (parts[k].value > 0)
             used += (size_t)snprintf(text + used, RT_SCORE_TEXT - used, " %.9g", parts[k].value);
     }
     if (p->dropout > 0)
-        (void)snprintf(text + used, RT_SCORE_TEXT - used, " (seed %llu)", (unsigned long long)p->dropout_seed);
+        (void)snprintf(text + used, RT_SCORE_TEXT - used, " (seed %llu)",
+                       (unsigned long long)p->dropout_seed);
     return text;
 }
 

@@ -2,9 +2,9 @@
 #include <ringtrue/tensor.h>
 
 static const char *const names[RT_NAME_COUNT] = {
-    [RT_Q] = "q",     [RT_K] = "k",   [RT_V] = "v",   [RT_DOUT] = "dout", [RT_LSE] = "lse",
-    [RT_OUT] = "out", [RT_DQ] = "dq", [RT_DK] = "dk", [RT_DV] = "dv",
-    [RT_DSINK] = "dsink", [RT_DBIAS] = "dbias", [RT_SINK] = "sink", [RT_BIAS] = "bias",
+    [RT_Q] = "q",         [RT_K] = "k",       [RT_V] = "v",       [RT_DOUT] = "dout", [RT_LSE] = "lse",
+    [RT_OUT] = "out",     [RT_DQ] = "dq",     [RT_DK] = "dk",     [RT_DV] = "dv",     [RT_DSINK] = "dsink",
+    [RT_DBIAS] = "dbias", [RT_SINK] = "sink", [RT_BIAS] = "bias",
 };
 
 const char *rt_tensor_name(rt_tensor_id id)
