@@ -141,6 +141,11 @@ ok "$RINGTRUE" plan --seqlen 4k --heads 2 --dim 64 --plan ring --ranks 4 --summa
 prints '# cost: 2.5e+10 B/s each way and 0 s a message on the link of a rank, 1e+11 FLOP/s a rank'
 [ "$(grep -cE '^# (forward|backward) +(total|[0-9]+) +[0-9.e+-]+ +[0-9.e+-]+ +[0-9.e+-]+ +[0-9.e+-]+$' stdout.txt)" -eq 11 ] || fail "rows of --cost"
 prints '# forward and backward: '
+first=$(grep '^# forward and' stdout.txt)
+ok "$RINGTRUE" plan --seqlen 4k --heads 2 --dim 64 --plan ring --ranks 4 --summary --cost flops=100GF,bandwidth=100GB/s,element=8
+# all elements four times as large, the gradients twice, on four times the bandwidth
+[ "$first" != "$(grep '^# forward and' stdout.txt)" ] || fail "element=8 changes nothing"
+refuse 2 'element is a number and a unit: B' "$RINGTRUE" plan --cost bandwidth=1,flops=1,element=8s
 refuse 2 'bandwidth and flops are needed' "$RINGTRUE" plan --cost bandwidth=1GB/s
 refuse 2 'bandwidth is a number and a unit' "$RINGTRUE" plan --cost bandwidth=fast,flops=1TF
 refuse 2 'latency is a number and a unit: s ms us ns' "$RINGTRUE" plan --cost bandwidth=1,flops=1,latency=2min

@@ -25,6 +25,7 @@ typedef struct rt_machine {
     double bandwidth; /**< beta, bytes a second in each direction of a rank's link, > 0 */
     double latency;   /**< alpha, seconds a message, >= 0 */
     double flops;     /**< F, operations a second of a rank, > 0 */
+    double element;   /**< bytes of every element on the wire; 0: as rt_wire_sizes says */
 } rt_machine;
 
 /** Seconds. */
@@ -46,7 +47,8 @@ void rt_pass_cost_reset(rt_pass_cost *c);
 
 /** Read "bandwidth=25GB/s,latency=2us,flops=100TF": bandwidth and flops must be given, latency is 0 if it is not.
  *  Units: B/s, and s, and F (or FLOP/s), with the prefixes k M G T P (powers of 1000), Ki Mi Gi Ti (of 1024, bandwidth)
- *  and m u n (seconds); without a unit the number is in B/s, s and FLOP/s.  RT_ERR_ARG names what is wrong. */
+ *  and m u n (seconds); without a unit the number is in B/s, s and FLOP/s.  element=8 may follow: the bytes of an
+ *  element, as in a run in binary64.  RT_ERR_ARG names what is wrong. */
 rt_status rt_machine_parse(rt_context *ctx, const char *text, rt_machine *out) RT_NODISCARD;
 
 #ifdef __cplusplus

@@ -1,6 +1,19 @@
 # The libraries that ringtrue stands on.
 
-find_package(MPI REQUIRED COMPONENTS C)
+if(RT_SMPI)
+  # What SimGrid's smpicc does: its mpi.h, its time, and a program that is loaded once for each simulated process.
+  find_path(RT_SMPI_INCLUDE_DIR smpi/mpi.h REQUIRED)
+  find_library(RT_SIMGRID_LIBRARY simgrid REQUIRED)
+  mark_as_advanced(RT_SMPI_INCLUDE_DIR RT_SIMGRID_LIBRARY)
+  add_library(MPI::MPI_C INTERFACE IMPORTED)
+  target_include_directories(MPI::MPI_C SYSTEM INTERFACE "${RT_SMPI_INCLUDE_DIR}/smpi")
+  target_link_libraries(MPI::MPI_C INTERFACE "${RT_SIMGRID_LIBRARY}")
+  target_compile_options(MPI::MPI_C INTERFACE "SHELL:-include ${RT_SMPI_INCLUDE_DIR}/smpi/smpi_helpers.h")
+  target_compile_definitions(MPI::MPI_C INTERFACE RT_SMPI=1 SMPI_NO_OVERRIDE_MALLOC)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+else()
+  find_package(MPI REQUIRED COMPONENTS C)
+endif()
 find_package(OpenMP REQUIRED COMPONENTS C)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SLEEF REQUIRED IMPORTED_TARGET sleef)

@@ -14,7 +14,7 @@ void rt_pass_cost_reset(rt_pass_cost *c)
 static rt_status machine_check(rt_context *ctx, const rt_machine *m)
 {
     if (m->bandwidth > 0 && m->bandwidth <= 1e30 && m->latency >= 0 && m->latency <= 1e30 && m->flops > 0 &&
-        m->flops <= 1e30)
+        m->flops <= 1e30 && m->element >= 0 && m->element <= 1024)
         return RT_OK;
     return rt_fail(
         ctx, RT_ERR_ARG,
@@ -64,6 +64,9 @@ rt_status rt_plan_cost(rt_context *ctx, const rt_pass *pass, const rt_problem *p
 {
     RT_TRY(machine_check(ctx, machine));
     rt_pass_cost c = {.steps = pass->n_steps};
+    const rt_wire_sizes even = {machine->element, machine->element, machine->element};
+    if (machine->element > 0)
+        w = &even;
     c.step = rt_alloc(ctx, pass->n_steps, sizeof *c.step);
     load *loads = rt_alloc(ctx, l->ranks, sizeof *loads);
     if (c.step == NULL || loads == NULL) {

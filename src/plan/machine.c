@@ -19,6 +19,8 @@ static const unit of_flops[] = {{"", 1},           {"F", 1},         {"kF", 1e3}
                                 {"kFLOP/s", 1e3},  {"MFLOP/s", 1e6}, {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12},
                                 {"PFLOP/s", 1e15}, {NULL, 0}};
 
+static const unit of_element[] = {{"", 1}, {"B", 1}, {NULL, 0}};
+
 /* "25GB/s" of n characters. */
 static bool quantity(const char *text, size_t n, const unit *units, double *out)
 {
@@ -45,19 +47,20 @@ rt_status rt_machine_parse(rt_context *ctx, const char *text, rt_machine *out)
         const unit *table;
     } keys[] = {{"bandwidth", "B/s with k M G T P, Ki Mi Gi Ti", of_bandwidth},
                 {"latency", "s ms us ns", of_latency},
-                {"flops", "F or FLOP/s with k M G T P", of_flops}};
-    double value[3] = {0, 0, 0};
-    bool given[3] = {false, false, false};
+                {"flops", "F or FLOP/s with k M G T P", of_flops},
+                {"element", "B", of_element}};
+    double value[4] = {0, 0, 0, 0};
+    bool given[4] = {false, false, false, false};
     for (const char *at = text; *at != '\0';) {
         const size_t item = strcspn(at, ","), key = strcspn(at, "=,");
         int k = -1;
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 4; i++)
             k = strlen(keys[i].key) == key && strncmp(keys[i].key, at, key) == 0 ? i : k;
         if (k < 0 || given[k] || key == item)
             return rt_fail(
                 ctx, RT_ERR_ARG,
                 "machine \"%.80s\": \"%.*s\" is unknown or given twice; it takes bandwidth=, latency=, "
-                "flops=. Hint: bandwidth=25GB/s,latency=2us,flops=100TF",
+                "flops=, element=. Hint: bandwidth=25GB/s,latency=2us,flops=100TF",
                 text, (int)(item < 40 ? item : 40), at);
         if (!quantity(at + key + 1, item - key - 1, keys[k].table, &value[k]))
             return rt_fail(ctx, RT_ERR_ARG, "machine \"%.80s\": %s is a number and a unit: %s", text,
@@ -71,6 +74,6 @@ rt_status rt_machine_parse(rt_context *ctx, const char *text, rt_machine *out)
                        "machine \"%.80s\": bandwidth and flops are needed, both above 0. Hint: "
                        "bandwidth=25GB/s,latency=2us,flops=100TF",
                        text);
-    *out = (rt_machine){.bandwidth = value[0], .latency = value[1], .flops = value[2]};
+    *out = (rt_machine){.bandwidth = value[0], .latency = value[1], .flops = value[2], .element = value[3]};
     return RT_OK;
 }

@@ -19,8 +19,8 @@ rt_status rt_mpi_check(rt_context *ctx, int code, const char *call)
  * starts a daemon and costs a second: not worth it for a job of one. */
 static bool in_a_job(void)
 {
-    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK", "PMI_SIZE",
-                                        "SLURM_STEP_NODELIST"};
+    static const char *const marks[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK",        "PMIX_RANK", "PMI_SIZE",
+                                        "SLURM_STEP_NODELIST",  "SMPI_GLOBAL_SIZE"};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (getenv(marks[i]) != NULL)
             return true;

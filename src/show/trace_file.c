@@ -61,7 +61,7 @@ static void slice(writer *w, const rt_event *e, int64_t track, const char *categ
             pass_name(e), (long long)e->step);
 }
 
-static void close(writer *w)
+static void slice_end(writer *w)
 {
     fputs("}}", w->f);
 }
@@ -79,7 +79,7 @@ static void tile(writer *w, const rt_event *e)
         (int)e->rank, (long long)e->index, (long long)e->pairs, (long long)t->q.slot0,
         (long long)t->q.slot1, (long long)t->kv.slot0, (long long)t->kv.slot1, (long long)t->q.head0,
         (long long)t->q.head1, (int)t->call);
-    close(w);
+    slice_end(w);
     share *s = &w->ranks[e->rank];
     s->tiles++;
     s->pairs += e->pairs;
@@ -134,7 +134,7 @@ static void step(writer *w, const rt_event *e, const rt_trace_head *head, double
     slice(w, e, 0, "step", name);
     fprintf(w->f, ", \"bytes\": %lld, \"messages\": %lld, \"wait_us\": %.3f", (long long)e->bytes,
             (long long)e->messages, 1e6 * waited);
-    close(w);
+    slice_end(w);
     for (int32_t r = 0; r < w->plan->ranks; r++) {
         if (!runs(w, head, e->process, r))
             continue;
@@ -146,7 +146,7 @@ static void step(writer *w, const rt_event *e, const rt_trace_head *head, double
             "\"bytes\": %lld, \"messages\": %lld",
             (int)r, 1e6 * s->compute, 1e6 * waited, (long long)s->tiles, (long long)s->pairs,
             (long long)s->bytes, (long long)s->messages);
-        close(w);
+        slice_end(w);
         *s = (share){0};
     }
 }
@@ -207,17 +207,17 @@ rt_status rt_show_trace(rt_context *ctx, FILE *f, const rt_trace *t, const rt_pl
         case RT_EVENT_WAIT:
             waited += e->end - e->begin;
             slice(&w, e, 0, "wait", "wait");
-            close(&w);
+            slice_end(&w);
             break;
         case RT_EVENT_POST:
             slice(&w, e, 0, "post", "post");
             fprintf(f, ", \"bytes\": %lld, \"messages\": %lld", (long long)e->bytes,
                     (long long)e->messages);
-            close(&w);
+            slice_end(&w);
             break;
         case RT_EVENT_LAND:
             slice(&w, e, 0, "land", "land");
-            close(&w);
+            slice_end(&w);
             break;
         case RT_EVENT_COUNT:
             break;
