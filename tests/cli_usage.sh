@@ -64,6 +64,9 @@ usage 'family exact needs' gen --family exact --dim 2 -o x
 usage 'family exact needs scale 1' gen --family exact --scale 2 -o x
 usage 'needs seqlen divisible by 6, but it is 16' run in --layout zigzag --ranks 3 --remainder refuse -o x
 
+for cap in 1e-320 1e308; do
+    usage 'softcap is' gen --softcap $cap -o x
+done
 usage '--dropout-seed goes with --dropout' gen --dropout-seed 3 -o x
 usage '--dropout-seed goes with --dropout' plan --dropout 0 --dropout-seed 3
 

@@ -80,7 +80,7 @@ typedef struct {
         bias; /**< additive, dense in bias_shape: finite, or -inf, which hides the pair; owned; NULL: none */
     int64_t bias_shape[4]; /**< (B, Hq, Sq, Sk), each of the first three may be 1 (broadcast) */
     bool no_dbias;  /**< the gradient of the bias is not a result (it needs Hq Sq Sk numbers on the way) */
-    double softcap; /**< > 0, or 0: none */
+    double softcap; /**< 2^-500 to 2^500, or 0: none */
     double *sink; /**< Hq logits, finite: exp(sink_h) joins the sum Z of every row, once; a row that sees no
                        key has O = 0 and L = sink_h; owned; NULL: none */
     /** Probability of dropping, [0, 1), or 0: none.  O = sum_j P_ij m_ij / (1 - dropout) v_j, m_ij = 0 where the

@@ -135,14 +135,17 @@ static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t
             if (!rt_blocks_visible(j->blocks, j->b0 + b, row0 + i, key0 + k) ||
                 rt_exact_hidden(&j->bend, j->b0 + b, h, j->q_pos[row0 + i], j->k_pos[key0 + k]))
                 continue;
-            if (far) {
+            if (far && j->x->dq != NULL)
                 fill(j->x->dq + 2, 1, b, h, row0 + i, RT_INF);
+            if (far && j->x->dkv != NULL) {
                 fill(j->x->dkv + 2, 1, b, g, key0 + k, RT_INF);
                 fill(j->x->dkv + 5, 1, b, g, key0 + k, RT_INF);
+            }
+            if (far) {
                 if (j->x->dbias != NULL)
                     rt_part_at(&j->x->dbias[2], b, h, row0 + i)[j->k_pos[key0 + k]] = RT_INF;
             }
-            if (!s_bad)
+            if (!s_bad || j->x->dq == NULL || j->x->dkv == NULL) /* a part alone is for finite inputs */
                 continue;
             fill(j->x->dq, 2, b, h, row0 + i, RT_NAN);
             fill(j->x->dkv, 2, b, g, key0 + k, RT_NAN);
@@ -310,8 +313,11 @@ static void block(const job *j, int64_t b, int64_t g, int64_t h, int64_t qb, int
                        true, w->big, w->small, w->more);
     add_rows(j, w, j->x->dq, b, h, row0, nq, D, w->scale, &w->keys.kc, e, row_error);
 keys:
-    if (j->x->dkv == NULL)
+    if (j->x->dkv == NULL) {
+        if (odd)
+            poison(j, w, b, h, g, row0, nq, key0, nk);
         return;
+    }
     /* dK += dS^T Q */
     double *column_error = w->unit; /* K of them */
     cut_matrix(j, w, w->ds, nq, nk, false, w->top_ds);
@@ -327,7 +333,7 @@ keys:
     e = rt_exact_apply(&w->gemm, true, nk, Dv, nq, w->a1, w->a2, K, &w->doutc, 0, w->doutc_scaled, true,
                        w->big, w->small, w->more);
     add_rows(j, w, j->x->dkv + 3, b, g, key0, nk, Dv, w->scale, &w->doutc, e, column_error);
-    if (odd && j->x->dq != NULL && j->x->dkv != NULL)
+    if (odd)
         poison(j, w, b, h, g, row0, nq, key0, nk);
 }
 

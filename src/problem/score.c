@@ -274,8 +274,9 @@ rt_status rt_score_check(rt_context *ctx, const rt_problem *p)
 {
     RT_TRY(alibi_check(ctx, p));
     RT_TRY(bias_check(ctx, p));
-    if (!(p->softcap >= 0 && p->softcap < RT_INF))
-        return rt_fail(ctx, RT_ERR_ARG, "softcap is %g; it must be positive and finite, or 0 (none)",
+    if (!(p->softcap >= 0x1p-500 && p->softcap <= 0x1p500) &&
+        (p->softcap > 0 || p->softcap < 0 || isnan(p->softcap)))
+        return rt_fail(ctx, RT_ERR_ARG, "softcap is %g; it must be 2^-500 to 2^500, or 0 (none)",
                        p->softcap);
     for (int64_t h = 0; p->sink != NULL && h < p->heads_q; h++)
         if (!isfinite(p->sink[h]))
