@@ -72,6 +72,13 @@ for seed in 1 2 3; do
     ok "$RINGTRUE" check tallest
 done
 
+# Logits of thousands: the weights of the binary64 truth add up to 1 all the same.
+ok "$RINGTRUE" gen --family huge --dtype f16 --batch 3 --seqlen 20 --seqlen-k 40 --heads 1 --dim 8 --mask causal --bias 11ss --key-lengths 9,40,5 --seed 2186 -o thousands
+ok "$RINGTRUE" run thousands -o thousands64
+ok "$RINGTRUE" check thousands64
+ok "$RINGTRUE" check thousands64 --truth f64
+ok "$RINGTRUE" check thousands64 --sample keys --samples 5
+
 # Weights as small as 1e-160: their squares are no double, and the bounds of the keys that have no other still hold.
 for seed in 2 5; do
     ok "$RINGTRUE" gen --family huge --dtype f64 --seqlen 24 --heads 1 --dim 8 --seed $seed --force -o tiny

@@ -162,9 +162,12 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                                 &w->pair);
                 const double *restrict s_det = w->pair.det, *restrict s_var = w->pair.var,
                                        *restrict s_sys = w->pair.sys;
+                /* Not exp(score - lse): lse is rounded at |lse| u, and the weights' sum would miss 1 by as much. */
                 for (int64_t j = 0; j < x.nk; j++)
-                    p[j] = w->vis[j] > 0 ? score[j] - r->lse[i] : -RT_INF;
+                    p[j] = w->vis[j] > 0 ? score[j] - r->top[i] : -RT_INF;
                 rt_exp_vector(p, x.nk);
+                for (int64_t j = 0; j < x.nk; j++)
+                    p[j] /= r->l[i];
                 const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]);
                 const double sys0 = (1 + blocks) * b->exp_rel, det0 = sys0 + (1 + blocks) * b->u,
                              var0 = (1 + blocks) * c.u2;
