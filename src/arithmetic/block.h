@@ -65,6 +65,13 @@ bool rt_rows_not_finite(const double *rows, int64_t n, int64_t width, int64_t st
 void rt_rows_clean(const double *rows, int64_t n, int64_t width, int64_t stride, const bool *flags,
                    double *out);
 
+/* Whether a tile of so many rows, keys and heads is work enough to wake a team of threads for: below some tens of microseconds the team
+ * costs more than it gives.  No bit depends on it. */
+static inline bool rt_worth_a_team(const rt_problem *p, int64_t n_q, int64_t n_kv, int64_t heads)
+{
+    return (double)(p->batch * heads) * (double)n_q * (double)n_kv * (double)(p->dim + p->dim_v) > 0x1p20;
+}
+
 /* Called by each thread of a team before its products: the BLAS then computes with that thread alone.  In a
  * team of several it would anyway; in a team of one that was meant to be larger (a thread limit,
  * OMP_DYNAMIC) it would start threads of its own, which changes the bits, or wait for ever for threads that

@@ -397,7 +397,8 @@ rt_status rt_exact_backward_tile(rt_context *ctx, const rt_problem *p, int64_t b
              .b0 = b0};
     rt_exact_bend_init(p, &j.bend);
     j.alpha = rt_exact_scale(p, &j.alpha_error);
-#pragma omp parallel for schedule(dynamic, 1) default(none)                                                \
+    const bool team = units > 1 && rt_worth_a_team(p, n_q, n_kv, head1 - head0);
+#pragma omp parallel for schedule(dynamic, 1) if (team) default(none)                                      \
     shared(j, blocks, work, units, heads, g0, group, head0, head1, n_q, n_kv, p, poke, poke_arg)
     for (int64_t u = 0; u < units; u++) {
         rt_gemm_alone();

@@ -299,7 +299,8 @@ rt_status rt_exact_forward_tile(rt_context *ctx, const rt_problem *p, int64_t b0
                               false);
             const int64_t h0 = rt_max64(head0, j.g * group),
                           heads = rt_min64(head1, (j.g + 1) * group) - h0, units = heads * blocks.n_qb;
-#pragma omp parallel for schedule(dynamic, 1) default(none)                                                \
+            const bool team = units > 1 && rt_worth_a_team(p, n_q, n_kv, heads);
+#pragma omp parallel for schedule(dynamic, 1) if (team) default(none)                                      \
     shared(j, blocks, work, units, heads, h0, poke, poke_arg)
             for (int64_t u = 0; u < units; u++) {
                 rt_gemm_alone();

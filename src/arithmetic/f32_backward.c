@@ -210,7 +210,8 @@ rt_status rt_f32_backward(rt_context *ctx, const rt_tile_data *t)
         for (int64_t h = t->q_head0; h < t->q_head1; h++)
             zero_rows(&t->dq[1], b, h, 0, t->n_q);
     const int64_t units = p->batch * f.heads * f.blocks.n_kb;
-#pragma omp parallel if (units > 1) default(none) shared(f, store, units, floats)
+    const bool team = units > 1 && rt_worth_a_team(p, t->n_q, t->n_kv, t->q_head1 - t->q_head0);
+#pragma omp parallel if (team) default(none) shared(f, store, units, floats)
     {
         rt_gemm_alone();
         scratch w = {.p = store + omp_get_thread_num() * floats};

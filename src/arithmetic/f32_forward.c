@@ -172,7 +172,8 @@ rt_status rt_f32_forward(rt_context *ctx, const rt_tile_data *t)
         work[i].acc = work[i].s + f.rows * LD;
     }
     const int64_t units = across * f.blocks.n_qb;
-#pragma omp parallel for schedule(dynamic, 1) if (units > 1) default(none)                                 \
+    const bool team = units > 1 && rt_worth_a_team(p, t->n_q, t->n_kv, t->q_head1 - t->q_head0);
+#pragma omp parallel for schedule(dynamic, 1) if (team) default(none)                                      \
     shared(f, t, work, units, heads, across)
     for (int64_t unit = 0; unit < units; unit++) {
         rt_gemm_alone();

@@ -18,7 +18,7 @@ rt_status rt_f64_rows_create(rt_context *ctx, const rt_part *part, int64_t batch
     int any = 0;
 #pragma omp parallel for schedule(static) default(none) shared(r, part, total, head0, width, kernels)      \
     reduction(|                                                                                            \
-              : any)
+              : any) if (total > 256)
     for (int64_t i = 0; i < total; i++) {
         r.bad[i] = !kernels->all_finite(
             rt_part_at(part, i / (r.rows * r.heads), head0 + i / r.rows % r.heads, i % r.rows), width);

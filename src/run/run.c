@@ -180,7 +180,7 @@ static rt_status finish_head(const finisher *f, rt_tensor_id t, int64_t rows)
 {
     rt_status first = RT_OK;
     rt_context *ctx = f->s->ctx;
-#pragma omp parallel for schedule(dynamic, 16) default(none) shared(f, t, rows, first, ctx)
+#pragma omp parallel for schedule(dynamic, 16) if (rows > 16) default(none) shared(f, t, rows, first, ctx)
     for (int64_t i = 0; i < rows; i++) {
         rt_context mine = {.message = ""};
         const rt_status st = finish_one(f, &mine, t, i);
