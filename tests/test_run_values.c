@@ -405,9 +405,9 @@ static void mark(const t_tensors *want, rt_tensor_id id, int64_t b, int64_t pos,
         }
 }
 
-static void not_finite_reaches_what_depends_on_it_and_no_more(void **state)
+static void not_finite_reaches(const char *arithmetic)
 {
-    (void)state;
+    t_run_in(arithmetic);
     const rt_mask_kind masks[] = {RT_MASK_CAUSAL, RT_MASK_FULL};
     const double bad[] = {T_NAN, T_INF, -T_INF};
     for (int m = 0; m < 2; m++)
@@ -440,6 +440,13 @@ static void not_finite_reaches_what_depends_on_it_and_no_more(void **state)
             t_tensors_free(&clean);
             t_tensors_free(&want);
         }
+}
+
+static void not_finite_reaches_what_depends_on_it_and_no_more(void **state)
+{
+    (void)state;
+    not_finite_reaches("exact");
+    not_finite_reaches("f64");
 }
 
 /* Finite inputs that overflow: in a score, the row is NaN; in dP, what it gives to the keys that the row

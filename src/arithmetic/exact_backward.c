@@ -122,14 +122,15 @@ static void fill(const rt_part *part, int count, int64_t b, int64_t h, int64_t r
             rt_part_at(&part[k], b, h, row)[d] = x;
 }
 
-/* As in f64: a row that is NaN makes NaN of every gradient it takes part in, and of no other.  One out of range makes their errors
- * infinite. */
+/* As in f64: a row that is NaN makes NaN of every gradient it takes part in, and of no other; a dO that is not finite, only of its own
+ * element of dv.  A row out of range makes their errors infinite. */
 static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t g, int64_t row0,
                    int64_t nq, int64_t key0, int64_t nk)
 {
     for (int64_t i = 0; i < nq; i++) {
         const bool p_bad = isnan(*rt_part_at(&j->x->row[1], b, h, row0 + i));
         const bool s_bad = p_bad || w->dout_bad[i] || isnan(*rt_part_at(&j->x->row[4], b, h, row0 + i));
+        const double *dout = rt_part_at(&j->x->row[0], b, h, row0 + i);
         const bool far = w->dout_far[i] || *rt_part_at(&j->x->row[1], b, h, row0 + i) > DBL_MAX;
         for (int64_t k = 0; k < nk && (s_bad || far); k++) {
             if (!rt_blocks_visible(j->blocks, j->b0 + b, row0 + i, key0 + k) ||
@@ -151,8 +152,14 @@ static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t
             fill(j->x->dkv, 2, b, g, key0 + k, RT_NAN);
             if (j->x->dbias != NULL)
                 rt_part_at(&j->x->dbias[0], b, h, row0 + i)[j->k_pos[key0 + k]] = RT_NAN;
-            if (p_bad || w->dout_bad[i])
-                fill(j->x->dkv + 3, 2, b, g, key0 + k, RT_NAN);
+            if (j->bend.drops &&
+                !rt_dropout_keep(j->p, j->b0 + b, h, j->q_pos[row0 + i], j->k_pos[key0 + k]))
+                continue;
+            double *dv[2] = {rt_part_at(&j->x->dkv[3], b, g, key0 + k),
+                             rt_part_at(&j->x->dkv[4], b, g, key0 + k)};
+            for (int64_t d = 0; (p_bad || w->dout_bad[i]) && d < j->p->dim_v; d++)
+                if (p_bad || !isfinite(dout[d]))
+                    dv[0][d] = dv[1][d] = RT_NAN;
         }
     }
 }
