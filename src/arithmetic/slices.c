@@ -9,7 +9,7 @@
 
 rt_status rt_slices_reserve(rt_context *ctx, rt_slices *s, int64_t rows, int64_t width)
 {
-    const int64_t need = RT_MAX_SLICES * rows * width + (rows > width ? rows : width);
+    const int64_t need = RT_MAX_SLICES * rows * width + 2 * (rows > width ? rows : width);
     const int64_t tails = rows * width / 16 + 64;
     if (need > s->capacity) {
         double *store = rt_alloc(ctx, need, sizeof *store);
@@ -56,6 +56,70 @@ static double power_above(double x)
     return ldexp(1.0, e);
 }
 
+/* Loops that are compiled for AVX2 too and chosen at run time; the same operations, so the same bits. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&   \
+    !defined(__SANITIZE_THREAD__)
+#define WIDE __attribute__((target_clones("avx2", "default")))
+#else
+#define WIDE
+#endif
+
+static const double magic = 0x1.8p52; /* x + magic - magic: the integer nearest to x */
+
+/* top[d] = max(top[d], |x[d]|) */
+WIDE static void raise_each(int64_t n, const double *restrict x, double *restrict top)
+{
+    for (int64_t d = 0; d < n; d++) {
+        const double a = fabs(x[d]);
+        top[d] = a > top[d] ? a : top[d];
+    }
+}
+
+/* The largest |x[d]|, by independent lanes. */
+WIDE static double raise_one(int64_t n, const double *restrict x)
+{
+    enum { LANES = 8 };
+    double top[LANES] = {0};
+    int64_t d = 0;
+    for (; d + LANES <= n; d += LANES)
+        for (int z = 0; z < LANES; z++) {
+            const double a = fabs(x[d + z]);
+            top[z] = a > top[z] ? a : top[z];
+        }
+    for (; d < n; d++)
+        top[0] = fabs(x[d]) > top[0] ? fabs(x[d]) : top[0];
+    for (int z = 1; z < LANES; z++)
+        top[0] = top[z] > top[0] ? top[z] : top[0];
+    return top[0];
+}
+
+/* a + r = x inverse, a an integer; how many r are not zero. */
+WIDE static int64_t cut_each(int64_t n, const double *restrict x, const double *restrict inverse,
+                             double *restrict a, double *restrict r)
+{
+    int64_t left = 0;
+    for (int64_t d = 0; d < n; d++) {
+        const double y = x[d] * inverse[d], whole = (y + magic) - magic, rest = y - whole;
+        a[d] = whole;
+        r[d] = rest;
+        left += fabs(rest) > 0;
+    }
+    return left;
+}
+
+WIDE static int64_t cut_one(int64_t n, const double *restrict x, double inverse, double *restrict a,
+                            double *restrict r)
+{
+    int64_t left = 0;
+    for (int64_t d = 0; d < n; d++) {
+        const double y = x[d] * inverse, whole = (y + magic) - magic, rest = y - whole;
+        a[d] = whole;
+        r[d] = rest;
+        left += fabs(rest) > 0;
+    }
+    return left;
+}
+
 void rt_slices_cut(rt_slices *s, const double *x, int64_t ld, int64_t rows, int64_t width, int bits,
                    bool by_column)
 {
@@ -67,29 +131,27 @@ void rt_slices_cut(rt_slices *s, const double *x, int64_t ld, int64_t rows, int6
         s->slice[k] = s->store + k * rows * width;
     s->scale = s->store + RT_MAX_SLICES * rows * width;
     const int64_t scales = by_column ? width : rows;
-    const double up = ldexp(1.0, bits), magic = 0x1.8p52;
+    const double up = ldexp(1.0, bits);
+    double *inverse = s->scale + scales; /* powers of two: exact */
     memset(s->scale, 0, (size_t)scales * sizeof *s->scale);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t d = 0; d < width; d++) {
-            double *top = &s->scale[by_column ? d : i];
-            const double a = fabs(x[i * ld + d]);
-            *top = a > *top ? a : *top;
-        }
-    for (int64_t i = 0; i < scales; i++)
+    for (int64_t i = 0; i < rows; i++) {
+        if (by_column)
+            raise_each(width, x + i * ld, s->scale);
+        else
+            s->scale[i] = raise_one(width, x + i * ld);
+    }
+    for (int64_t i = 0; i < scales; i++) {
         s->scale[i] = power_above(s->scale[i]) / up; /* 2^(E - b) */
+        inverse[i] = 1 / s->scale[i];
+    }
     /* slice 0, and the remainders in slice 1's place for the time being */
     int64_t left = 0;
     for (int64_t i = 0; i < rows; i++) {
         double *a = s->slice[0] + i * width, *r = s->slice[1] + i * width;
-        const double *row = x + i * ld;
-        const double inverse = by_column ? 0 : 1 / s->scale[i];
-        for (int64_t d = 0; d < width; d++) {
-            const double y = row[d] * (by_column ? 1 / s->scale[d] : inverse);
-            a[d] = (y + magic) - magic;
-            r[d] = y - a[d];
-        }
-        for (int64_t d = 0; d < width; d++)
-            left += r[d] > 0 || r[d] < 0;
+        if (by_column)
+            left += cut_each(width, x + i * ld, inverse, a, r);
+        else
+            left += cut_one(width, x + i * ld, inverse[i], a, r);
     }
     s->count = 1;
     s->tails = 0;
