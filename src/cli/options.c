@@ -31,7 +31,8 @@ static const struct {
     {"seed", 1002, "N", GEN | CHECK, "seed of the generator, or of the samples (default 1)"},
     {"batch", 1003, "N", PROBLEM | BENCH, "batch size B (default 1)"},
     {"seqlen", 1004, "N", PROBLEM | BENCH,
-     "query tokens Sq of the whole sequence; k, M, G suffixes are powers of 1024 (default 256; bench: 2048)"},
+     "query tokens Sq of the whole sequence; k, M, G suffixes are powers of 1024 (default 256; bench: "
+     "2048)"},
     {"seqlen-k", 1005, "N", PROBLEM, "key tokens Sk (default: seqlen)"},
     {"heads", 1006, "N", PROBLEM | BENCH, "query heads Hq (default 8)"},
     {"kv-heads", 1007, "N", PROBLEM | BENCH, "key heads Hkv, a divisor of heads (default: heads)"},
