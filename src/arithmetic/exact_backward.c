@@ -152,9 +152,6 @@ static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t
             fill(j->x->dkv, 2, b, g, key0 + k, RT_NAN);
             if (j->x->dbias != NULL)
                 rt_part_at(&j->x->dbias[0], b, h, row0 + i)[j->k_pos[key0 + k]] = RT_NAN;
-            if (j->bend.drops &&
-                !rt_dropout_keep(j->p, j->b0 + b, h, j->q_pos[row0 + i], j->k_pos[key0 + k]))
-                continue;
             double *dv[2] = {rt_part_at(&j->x->dkv[3], b, g, key0 + k),
                              rt_part_at(&j->x->dkv[4], b, g, key0 + k)};
             for (int64_t d = 0; (p_bad || w->dout_bad[i]) && d < j->p->dim_v; d++)
