@@ -374,15 +374,18 @@ static void hidden_slots_reach_nothing(void **state)
 /* The results that depend on element d of row (b, pos, h) of an input, marked NaN:
  * - q_i or k_j: the row i (rows that see j) of O, LSE and dQ; dK and dV of every key such a row sees
  * - v_j: element d of O in rows that see j; through delta their dQ, and dK of every key that they see
- * - dO_i: dQ_i, dK of every key that i sees, and element d of dV there */
+ * - dO_i: dQ_i, dK of every key that i sees, and element d of dV there
+ * A pair that is dropped hands nothing to O and dV. */
 static void mark(const t_tensors *want, rt_tensor_id id, int64_t b, int64_t pos, int64_t h, int64_t d)
 {
     const rt_problem *p = want->p;
     const int64_t group = p->heads_q / p->heads_kv;
     for (int64_t x = 0; x < p->heads_q; x++)
         for (int64_t i = 0; i < p->seqlen_q; i++) {
-            const bool touched =
-                id == RT_Q || id == RT_DOUT ? x == h && i == pos : x / group == h && t_sees(p, i, pos);
+            const bool touched = id == RT_Q || id == RT_DOUT
+                                     ? x == h && i == pos
+                                     : x / group == h && t_sees(p, i, pos) &&
+                                           (id == RT_K || rt_dropout_keep(p, b, x, i, pos));
             if (!touched || visible(p, i) == 0)
                 continue;
             const bool row = id == RT_Q || id == RT_K;
@@ -399,20 +402,21 @@ static void mark(const t_tensors *want, rt_tensor_id id, int64_t b, int64_t pos,
                 for (int64_t c = 0; c < p->dim; c++)
                     t_row(want, RT_DK, b, j, x / group)[c] = T_NAN;
                 for (int64_t c = 0; c < p->dim_v; c++)
-                    if (row || (id == RT_DOUT && c == d))
+                    if ((row || (id == RT_DOUT && c == d)) && rt_dropout_keep(p, b, x, i, j))
                         t_row(want, RT_DV, b, j, x / group)[c] = T_NAN;
             }
         }
 }
 
-static void not_finite_reaches(const char *arithmetic)
+static void not_finite_reaches(const char *arithmetic, double dropout)
 {
     t_run_in(arithmetic);
     const rt_mask_kind masks[] = {RT_MASK_CAUSAL, RT_MASK_FULL};
     const double bad[] = {T_NAN, T_INF, -T_INF};
     for (int m = 0; m < 2; m++)
         for (int y = 0; y < HOWS; y++) {
-            const rt_problem p = documents(masks[m]);
+            rt_problem p = documents(masks[m]);
+            p.dropout = dropout;
             t_tensors t, clean, want;
             t_tensors_create(&p, &t);
             t_tensors_create(&p, &clean);
@@ -445,8 +449,10 @@ static void not_finite_reaches(const char *arithmetic)
 static void not_finite_reaches_what_depends_on_it_and_no_more(void **state)
 {
     (void)state;
-    not_finite_reaches("exact");
-    not_finite_reaches("f64");
+    not_finite_reaches("exact", 0);
+    not_finite_reaches("exact", 0.5);
+    not_finite_reaches("f64", 0.5);
+    not_finite_reaches("f64", 0);
 }
 
 /* Finite inputs that overflow: in a score, the row is NaN; in dP, what it gives to the keys that the row

@@ -123,7 +123,7 @@ static void fill(const rt_part *part, int count, int64_t b, int64_t h, int64_t r
 }
 
 /* As in f64: a row that is NaN makes NaN of every gradient it takes part in, and of no other; a dO that is not finite, only of its own
- * element of dv.  A row out of range makes their errors infinite. */
+ * element of dv; a pair that is dropped hands nothing to dv.  The error is NaN with the value.  A row out of range makes their errors infinite. */
 static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t g, int64_t row0,
                    int64_t nq, int64_t key0, int64_t nk)
 {
@@ -148,15 +148,18 @@ static void poison(const job *j, const scratch *w, int64_t b, int64_t h, int64_t
             }
             if (!s_bad || j->x->dq == NULL || j->x->dkv == NULL) /* a part alone is for finite inputs */
                 continue;
-            fill(j->x->dq, 2, b, h, row0 + i, RT_NAN);
-            fill(j->x->dkv, 2, b, g, key0 + k, RT_NAN);
-            if (j->x->dbias != NULL)
-                rt_part_at(&j->x->dbias[0], b, h, row0 + i)[j->k_pos[key0 + k]] = RT_NAN;
-            double *dv[2] = {rt_part_at(&j->x->dkv[3], b, g, key0 + k),
-                             rt_part_at(&j->x->dkv[4], b, g, key0 + k)};
-            for (int64_t d = 0; (p_bad || w->dout_bad[i]) && d < j->p->dim_v; d++)
-                if (p_bad || !isfinite(dout[d]))
-                    dv[0][d] = dv[1][d] = RT_NAN;
+            fill(j->x->dq, 3, b, h, row0 + i, RT_NAN);
+            fill(j->x->dkv, 3, b, g, key0 + k, RT_NAN);
+            for (int z = 0; z < 3 && j->x->dbias != NULL; z++)
+                rt_part_at(&j->x->dbias[z], b, h, row0 + i)[j->k_pos[key0 + k]] = RT_NAN;
+            if ((!p_bad && !w->dout_bad[i]) ||
+                !rt_dropout_keep(j->p, j->b0 + b, h, j->q_pos[row0 + i], j->k_pos[key0 + k]))
+                continue;
+            for (int z = 3; z < 6; z++) {
+                double *dv = rt_part_at(&j->x->dkv[z], b, g, key0 + k);
+                for (int64_t d = 0; d < j->p->dim_v; d++)
+                    dv[d] = p_bad || !isfinite(dout[d]) ? RT_NAN : dv[d];
+            }
         }
     }
 }
