@@ -23,6 +23,7 @@ for n in 1 2 3; do
         [ "$one" = "$many" ] || fail "$n processes, $transport: other bits"
         if [ $n -gt 1 ]; then
             grep -q '^# steps with messages: .* overlap [0-9.]* % (measured' stdout.txt || fail "the overlap is not printed"
+            prints '# overlap: the share of the communication time'
         fi
         cp stdout.txt $name.txt
     done

@@ -59,7 +59,13 @@ rule_long_file() {
         [ "$n" -lt 700 ] || printf '%s: %s lines\n' "$file" "$n"
     done
 }
-rules="float_equal fast_math reduction mpi_sum mpi_header rooms long_file"
+rule_house() { # every folder of src has its row in README's table
+    for folder in "$1"/src/*/; do
+        folder=${folder%/}
+        grep -qsF "| \`src/${folder##*/}\` |" "$1/README.md" || printf '%s: not in the table of rooms\n' "$folder"
+    done
+}
+rules="float_equal fast_math reduction mpi_sum mpi_header rooms long_file house"
 
 plant() { # FILE TEXT RULE: the rule finds the text, planted as the only line of FILE
     rm -rf planted
@@ -85,6 +91,7 @@ plant src/judge/a.c '#include <mpi.h>' mpi_header
 plant src/judge/a.c '#include "io/dump.h"' rooms
 plant src/judge/a.c '#include "attic/dump.h"' rooms
 plant src/a.c "$(seq 700)" long_file
+plant README.md 'no table' house
 rm -rf planted
 mkdir -p planted/src planted/include planted/tests
 printf 'int64_t total, n = 0;\n#pragma omp parallel for reduction(+ : n)\n' >planted/src/a.c

@@ -287,8 +287,11 @@ static rt_status print_results(rt_cli *c, run_sink *s, const rt_plan *plan, bool
            (unsigned long long)total->messages, (double)total->bytes_sent / 1048576.0);
     if (total->messages > 0)
         printf("# steps with messages: %lld point to point, %lld all-to-all, %lld all-gather;  %.6f s of "
-               "communication "
-               "over all processes, %.6f s waited;  overlap %.1f %% (measured: hidden under computation)\n",
+               "communication over all processes, %.6f s waited;  overlap %.1f %% (measured)\n"
+               "# overlap: the share of the communication time (in each step from the first posting to the "
+               "last "
+               "completion)\n#   that is left without the time spent on posting, on progress calls and on "
+               "waiting\n",
                (long long)total->steps[0], (long long)total->steps[1], (long long)total->steps[2],
                total->comm_seconds, total->wait_seconds, 100 * rt_show_overlap(total));
     if (o->output != NULL)

@@ -1,6 +1,7 @@
 /* The rate of a ring step against plain MPI_Sendrecv. */
 #include "run/ring_rate.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/ops.h"
@@ -86,62 +87,121 @@ static rt_status hops_plan(rt_context *ctx, const rt_problem *p, const rt_layout
 
 /* ---- the two measurements ----------------------------------------------------------------------------- */
 
-static rt_status plain_once(rt_context *ctx, rt_comm *c, char *data, int64_t bytes, int64_t hops,
-                            double *seconds)
+enum { WAYS = 2 }; /* MPI_Sendrecv, steps of the executor */
+
+typedef struct {
+    const rt_problem *p;
+    const rt_layout *l;
+    const rt_plan *plan;
+    char *data; /* two messages */
+    int64_t bytes, hops;
+} ring;
+
+/* Seconds of hop t into seconds[t - COLD]: from the end of the hop before it to its own end, so that whatever
+ * happens between two hops counts. */
+static rt_status plain_once(rt_context *ctx, rt_comm *c, const ring *x, double *seconds)
 {
-    const int right = (c->rank + 1) % c->size, left = (c->rank + c->size - 1) % c->size;
+    const int right = (c->rank + 1) % c->size, left = (c->rank + c->size - 1) % c->size, n = (int)x->bytes;
     RT_TRY(rt_mpi_check(ctx, MPI_Barrier(c->comm), "MPI_Barrier"));
-    double begin = 0;
-    for (int64_t t = 0; t < hops; t++) {
-        begin = t == COLD ? rt_run_now() : begin;
+    double before = 0;
+    for (int64_t t = 0; t < x->hops; t++) {
         RT_TRY(rt_mpi_check(ctx,
-                            MPI_Sendrecv(data + t % 2 * bytes, (int)bytes, MPI_BYTE, right, TAG,
-                                         data + (t + 1) % 2 * bytes, (int)bytes, MPI_BYTE, left, TAG,
-                                         c->comm, MPI_STATUS_IGNORE),
+                            MPI_Sendrecv(x->data + t % 2 * x->bytes, n, MPI_BYTE, right, TAG,
+                                         x->data + (t + 1) % 2 * x->bytes, n, MPI_BYTE, left, TAG, c->comm,
+                                         MPI_STATUS_IGNORE),
                             "MPI_Sendrecv"));
+        const double end = rt_run_now();
+        if (t >= COLD)
+            seconds[t - COLD] = end - before;
+        before = end;
     }
-    *seconds = (rt_run_now() - begin) / (double)(hops - COLD);
     return RT_OK;
 }
 
-static rt_status steps_once(rt_context *ctx, rt_comm *c, const rt_problem *p, const rt_layout *l,
-                            const rt_plan *plan, int64_t hops, double *seconds)
+static rt_status steps_once(rt_context *ctx, rt_comm *c, const ring *x, double *seconds)
 {
     rt_arithmetic_ops ops = rt_arithmetic_f64;
     ops.forward = compute_nothing;
     ops.finish = finish_nothing;
     rt_trace trace = {0};
     const rt_run_io io = {.load = load_ones, .store = store_nothing, .trace = &trace};
-    rt_status st = rt_run(ctx, c, p, l, plan, &ops, &io, NULL);
-    double begin = 0, end = 0;
-    for (int64_t i = 0; i < trace.count && st == RT_OK; i++)
-        if (trace.events[i].kind == RT_EVENT_STEP && trace.events[i].step < hops) {
-            begin = trace.events[i].step == COLD ? trace.events[i].begin : begin;
-            end = trace.events[i].end;
-        }
-    *seconds = (end - begin) / (double)(hops - COLD);
+    const rt_status st = rt_run(ctx, c, x->p, x->l, x->plan, &ops, &io, NULL);
+    double before = 0;
+    for (int64_t i = 0; i < trace.count && st == RT_OK; i++) {
+        const rt_event *e = &trace.events[i];
+        if (e->kind != RT_EVENT_STEP || e->step >= x->hops)
+            continue;
+        if (e->step >= COLD)
+            seconds[e->step - COLD] = e->end - before;
+        before = e->end;
+    }
     rt_trace_reset(&trace);
     return st;
 }
 
-static rt_status slowest(rt_context *ctx, rt_comm *c, double *seconds)
+static int ascending(const void *a, const void *b)
 {
-    double most = *seconds;
-    RT_TRY(
-        rt_mpi_check(ctx, MPI_Allreduce(seconds, &most, 1, MPI_DOUBLE, MPI_MAX, c->comm), "MPI_Allreduce"));
-    *seconds = most;
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts. */
+static rt_quartiles quartiles(double *x, int64_t n)
+{
+    qsort(x, (size_t)n, sizeof *x, ascending);
+    return (rt_quartiles){x[n / 4], (x[(n - 1) / 2] + x[n / 2]) / 2, x[n - 1 - n / 4]};
+}
+
+/* Both, `rounds` times, the second half of a round in the other order: what slows one for a while slows the other.  The
+ * slowest process counts, hop by hop.  time[way]: 2 rounds x counted hops; ratio: rounds. */
+static rt_status rounds_of(rt_context *ctx, rt_comm *c, const ring *x, int64_t warmup, int64_t rounds,
+                           double *const time[WAYS], double *ratio)
+{
+    static const int order[2 * WAYS] = {0, 1, 1, 0};
+    const int64_t n = x->hops - COLD;
+    for (int64_t i = -warmup; i < rounds; i++) {
+        double *at[WAYS] = {NULL};
+        int64_t done[WAYS] = {0};
+        for (int k = 0; k < 2 * WAYS; k++) {
+            const int way = order[k];
+            at[way] = time[way] + (i < 0 ? 0 : i) * 2 * n;
+            double *mine = at[way] + done[way]++ * n;
+            RT_TRY(way == 0 ? plain_once(ctx, c, x, mine) : steps_once(ctx, c, x, mine));
+            RT_TRY(rt_mpi_check(ctx,
+                                MPI_Allreduce(MPI_IN_PLACE, mine, (int)n, MPI_DOUBLE, MPI_MAX, c->comm),
+                                "MPI_Allreduce"));
+        }
+        if (i >= 0)
+            ratio[i] = quartiles(at[0], 2 * n).median / quartiles(at[1], 2 * n).median;
+    }
     return RT_OK;
 }
 
-rt_status rt_ring_rate_measure(rt_context *ctx, rt_comm *comm, int64_t bytes, int64_t repeats,
-                               rt_ring_rate *out)
+static rt_status measure(rt_context *ctx, rt_comm *c, const ring *x, int64_t warmup, int64_t rounds,
+                         rt_ring_rate *out)
+{
+    const int64_t n = 2 * rounds * (x->hops - COLD);
+    double *times = rt_alloc(ctx, WAYS * n + rounds, sizeof *times);
+    rt_status st = rt_comm_agree(ctx, c, times == NULL ? RT_ERR_NOMEM : RT_OK);
+    if (st == RT_OK)
+        st =
+            rounds_of(ctx, c, x, warmup, rounds, (double *const[WAYS]){times, times + n}, times + WAYS * n);
+    if (st == RT_OK)
+        *out = (rt_ring_rate){.bytes = x->bytes,
+                              .hops = n,
+                              .plain = quartiles(times, n),
+                              .step = quartiles(times + n, n),
+                              .ratio = quartiles(times + WAYS * n, rounds)};
+    rt_free(times);
+    return st;
+}
+
+rt_status rt_ring_rate_measure(rt_context *ctx, rt_comm *comm, int64_t bytes, int64_t warmup,
+                               int64_t rounds, rt_ring_rate *out)
 {
     if (comm->size < 2)
         return rt_fail(ctx, RT_ERR_ARG, "a ring of one process has no messages. Hint: mpirun -n 2");
-    const int64_t tokens = (bytes + ROW - 1) / ROW;
-    rt_ring_rate rate = {.bytes = tokens * ROW};
-    rate.hops = ENOUGH / rate.bytes < 16 ? 16 : ENOUGH / rate.bytes > 256 ? 256 : ENOUGH / rate.bytes;
-    rate.hops = rate.hops > comm->size ? rate.hops : comm->size;
+    const int64_t tokens = (bytes + ROW - 1) / ROW, some = ENOUGH / (tokens * ROW);
     const rt_problem p = {.batch = 1,
                           .seqlen_q = tokens * comm->size,
                           .seqlen_k = tokens * comm->size,
@@ -153,27 +213,18 @@ rt_status rt_ring_rate_measure(rt_context *ctx, rt_comm *comm, int64_t bytes, in
                           .scale_kind = RT_SCALE_F64};
     rt_layout l = {0};
     rt_plan plan = {.name = ""};
+    ring x = {.p = &p, .l = &l, .plan = &plan, .bytes = tokens * ROW};
+    x.hops = some < 16 ? 16 : some > 256 ? 256 : some;
+    x.hops = x.hops > comm->size + COLD ? x.hops : comm->size + COLD;
     rt_status st = rt_layout_create(ctx, &p, RT_LAYOUT_CONTIGUOUS, RT_REMAINDER_SPREAD, comm->size, &l);
     if (st == RT_OK)
-        st = hops_plan(ctx, &p, &l, rate.hops, &plan);
-    char *data = rt_calloc(ctx, 2, (size_t)rate.bytes);
-    st = rt_comm_agree(ctx, comm, st == RT_OK && data == NULL ? RT_ERR_NOMEM : st);
-    for (int64_t i = 0; i < repeats && st == RT_OK; i++) {
-        double plain = 0, step = 0;
-        st = plain_once(ctx, comm, data, rate.bytes, rate.hops, &plain);
-        if (st == RT_OK)
-            st = steps_once(ctx, comm, &p, &l, &plan, rate.hops, &step);
-        if (st == RT_OK)
-            st = slowest(ctx, comm, &plain);
-        if (st == RT_OK)
-            st = slowest(ctx, comm, &step);
-        rate.plain = i == 0 || plain < rate.plain ? plain : rate.plain;
-        rate.step = i == 0 || step < rate.step ? step : rate.step;
-    }
-    rt_free(data);
+        st = hops_plan(ctx, &p, &l, x.hops, &plan);
+    x.data = rt_calloc(ctx, 2, (size_t)x.bytes);
+    st = rt_comm_agree(ctx, comm, st == RT_OK && x.data == NULL ? RT_ERR_NOMEM : st);
+    if (st == RT_OK)
+        st = measure(ctx, comm, &x, warmup, rounds, out);
+    rt_free(x.data);
     rt_plan_reset(&plan);
     rt_layout_reset(&l);
-    if (st == RT_OK)
-        *out = rate;
     return st;
 }
