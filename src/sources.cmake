@@ -164,6 +164,7 @@ set(RT_CLI_SOURCES
   src/show/svg.c
   src/show/plan_svg.c
   src/show/plan_svg_map.c
+  src/show/plan_svg_messages.c
   src/show/plan_svg_steps.c
   src/show/trace_file.c
 )

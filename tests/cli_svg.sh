@@ -101,3 +101,49 @@ grep -q 'drawn: ranks 0..63 of 64, steps 0..33 and the last six of 64' p64.svg |
 grep -q 'drawn: ranks 0..127 of 200' p200.svg || fail "P = 200 does not say what it leaves out"
 ok "$RINGTRUE" plan --seqlen 64 --seqlen-k 96 --cu-seqlens 0,10,10,64 --cu-seqlens-k 0,32,40,96 --heads 2 --dim 8 --plan single --ranks 5 --summary --svg odd.svg
 wellformed odd.svg
+
+# Ranks that all send to each other are one bar per payload, with an arrow and a dot for each of them: what is counted above
+# is the messages. Hybrid: two groups of four, which in the order ring-low lie in each other and so side by side.
+bars() { # FILE
+    grep -c '<title>[A-Z]*: each of [0-9]* ranks sends to each of the others' "$1" || true
+}
+bar_places() { # FILE: at which x bars of KV stand in the forward, sorted
+    sed -n 's/.*<circle cx="\([0-9.]*\)" .*fill="#c2410c".*/\1/p' "$1" | head -n 8 | LC_ALL=C sort -u | wc -l
+}
+draw8() { # FILE FLAGS..
+    file=$1
+    shift
+    ok "$RINGTRUE" plan --seqlen 128 --heads 16 --dim 8 --ranks 8 --summary --svg "$file" "$@"
+    wellformed "$file"
+    [ "$(grep -c '<circle' "$file")" -eq $((8 * $(bars "$file"))) ] ||
+        [ "$(grep -c '<circle' "$file")" -eq $((4 * $(bars "$file"))) ] || fail "$file: dots"
+}
+draw8 gather.svg --mask causal --layout zigzag --plan all-gather
+[ "$(bars gather.svg) $(arrows gather.svg)" = "3 24" ] || fail "all-gather: $(bars gather.svg) bars, $(arrows gather.svg) arrows"
+grep -q '>56 KV<' gather.svg || fail "all-gather: messages are not counted"
+draw8 low.svg --plan hybrid:ulysses=4
+[ "$(bars low.svg)" -eq 16 ] || fail "hybrid: $(bars low.svg) bars" # Q KV STATE, Q KV DO DQ DKV, of two groups
+[ "$(bar_places low.svg)" -eq 1 ] || fail "hybrid: groups one below the other share a place"
+draw8 ring-low.svg --plan hybrid:ulysses=4,order=ring-low
+[ "$(bars ring-low.svg) $(bar_places ring-low.svg)" = "16 2" ] || fail "ring-low: groups in each other stand side by side"
+# A ring of three is no group, nor are two ranks; what a causal mask leaves out of an exchange makes arrows of it.
+ok "$RINGTRUE" plan --seqlen 96 --heads 4 --dim 8 --ranks 3 --plan ring --summary --svg three.svg
+ok "$RINGTRUE" plan --seqlen 96 --heads 4 --dim 8 --ranks 2 --plan all-gather --summary --svg two.svg
+ok "$RINGTRUE" plan --seqlen 128 --heads 4 --dim 8 --mask causal --ranks 8 --plan groupcast --summary --svg groupcast.svg
+[ "$(bars three.svg)$(bars two.svg)$(bars groupcast.svg)" = 000 ] || fail "a bar where not all send to all"
+[ "$(arrows groupcast.svg)" -eq 84 ] || fail "groupcast: $(arrows groupcast.svg) arrows" # 28 KV, 28 KV, 28 DKV
+
+# Each group of heads has its map, up to 16, none lower than the page's top part allows, and each of the same size.
+draw8 heads.svg --plan ulysses
+for heads in 0-1 2-3 4-5 6-7 8-9 10-11 12-13 14-15; do
+    grep -q ">heads $heads<" heads.svg || fail "no map of heads $heads"
+done
+grep -q 'more groups of heads' heads.svg && fail "groups of heads are left out"
+ok "$RINGTRUE" plan --seqlen 64 --heads 20 --dim 8 --ranks 20 --plan ulysses --summary --svg many.svg
+grep -q 'and 4 more groups of heads, not drawn' many.svg || fail "what is left out is not told"
+# Nothing is wider than the page, and the steps begin below the maps: all text, dots and boxes lie inside.
+for file in *.svg; do
+    awk '/^<svg / { w = $0; sub(/.* width="/, "", w); sub(/".*/, "", w); h = $0; sub(/.* height="/, "", h); sub(/".*/, "", h) }
+        /^<rect x=/ { split($0, a, "\""); if (a[2] + a[6] > w + 0 || a[4] + a[8] > h + 0) { print; exit 1 } }
+        /^<text x=/ { split($0, a, "\""); if (a[2] > w + 0 || a[4] > h + 0) { print; exit 1 } }' "$file" || fail "$file: something lies outside of the page"
+done

@@ -4,7 +4,7 @@
 /* Bytes on the wire, as plan prints them. */
 static const rt_wire_sizes wire = {2.0, 4.0, 4.0};
 
-enum { MARGIN = 24, MAP = 330, SIDE = 490 };
+enum { MARGIN = 24, MAP = 330, SIDE = 490, MAPS_TOP = 90, BARS_TOP = 212, BARS = 185 };
 
 static void head(const rt_plan_picture *s, bool verified)
 {
@@ -44,12 +44,27 @@ static void payload_legend(const rt_plan_picture *s, double x, double y)
     }
 }
 
-/* Bars per rank: work of both passes, and bytes sent by payload. */
-static void bars(const rt_plan_picture *s, double x, double y, double height)
+/* How many ranks have bars, and the pixels of a rank. */
+static int32_t bars_count(const rt_plan_picture *s, double *row)
 {
     const int32_t n = s->plan->ranks < 64 ? s->plan->ranks : 64;
-    const double row = height / (double)n < 16 ? height / (double)n : 16,
-                 half = row > 6 ? (row - 2) / 2 : row / 2, thin = row > 6 ? 0.5 : 0;
+    *row = BARS / (double)n < 16 ? BARS / (double)n : 16;
+    return n;
+}
+
+static double bars_height(const rt_plan_picture *s)
+{
+    double row = 0;
+    const int32_t n = bars_count(s, &row);
+    return 22 + (double)n * row;
+}
+
+/* Bars per rank: work of both passes, and bytes sent by payload. */
+static void bars(const rt_plan_picture *s, double x, double y)
+{
+    double row = 0;
+    const int32_t n = bars_count(s, &row);
+    const double half = row > 6 ? (row - 2) / 2 : row / 2, thin = row > 6 ? 0.5 : 0;
     double most_work[2] = {0, 0}, most_bytes = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int32_t r = 0; r < s->plan->ranks; r++) {
@@ -104,28 +119,36 @@ static void reading(const rt_plan_picture *s, bool compact, double y)
         "their matrix,");
     rt_svg_text(s->f, MARGIN, y + 14, "g",
                 "paler where the mask hides more of it; the bar below is its share of the largest work.");
+    rt_svg_text(
+        s->f, MARGIN, y + 28, "g",
+        "Messages are arrows, counted above; an upright bar: each rank with a dot on it sends to each "
+        "of the others.");
 }
 
 static rt_status page(const rt_plan_picture *s, bool verified)
 {
     const rt_picture_size z[2] = {rt_picture_measure(s, &s->plan->forward),
                                   rt_picture_measure(s, &s->plan->backward)};
-    double width = MARGIN + 14 + MAP + 40 + SIDE + MARGIN;
-    const double top = 90 + MAP + 60;
-    const double side = MARGIN + 14 + MAP + 40;
+    const double rest = MARGIN + 14 + 40 + SIDE + MARGIN;
+    double width = rest + (rt_picture_splits_heads(s) ? 2 * MAP + 14 : MAP);
     for (int pass = 0; pass < 2; pass++)
         width = z[pass].width + 2 * MARGIN > width ? z[pass].width + 2 * MARGIN : width;
+    rt_picture_maps maps;
+    RT_TRY(rt_picture_map_measure(s, width - rest, MAP, &maps));
+    const double side = MARGIN + 14 + (maps.width > MAP ? maps.width : MAP) + 40;
+    const double bottom[2] = {MAPS_TOP + maps.height, BARS_TOP + bars_height(s)};
+    const double top = (bottom[0] > bottom[1] ? bottom[0] : bottom[1]) + 70;
     const double height = top + z[0].height + 30 + z[1].height + MARGIN;
     char title[200];
     (void)snprintf(title, sizeof title, "%s, %.60s, %d ranks", s->plan->name, s->l->name,
                    (int)s->plan->ranks);
     rt_svg_begin(s->f, width, height, title);
     head(s, verified);
-    RT_TRY(rt_picture_map(s, MARGIN + 14, 90, MAP));
+    RT_TRY(rt_picture_map(s, &maps, MARGIN + 14, MAPS_TOP));
     rank_legend(s, side, 80);
     payload_legend(s, side, 140);
-    bars(s, side, 212, 205);
-    reading(s, z[0].compact || z[1].compact, top - 28);
+    bars(s, side, BARS_TOP);
+    reading(s, z[0].compact || z[1].compact, top - 38);
     RT_TRY(rt_picture_steps(s, false, &z[0], MARGIN, top));
     RT_TRY(rt_picture_steps(s, true, &z[1], MARGIN, top + z[0].height + 30));
     rt_svg_end(s->f);

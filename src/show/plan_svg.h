@@ -22,8 +22,19 @@ typedef struct {
     rt_counters count[2]; /* forward, backward */
 } rt_plan_picture;
 
-/* The mask, in a square of so many pixels at (x, y). */
-rt_status rt_picture_map(const rt_plan_picture *s, double x, double y, double size) RT_NODISCARD;
+/* The mask: one square of `height` pixels, or one for each group of heads that the plan tells apart (the first 16),
+ * as large as width x height pixels allow. */
+typedef struct {
+    int64_t beside;             /* so many stand side by side */
+    double size, width, height; /* pixels of one; of all, with remarks below them */
+} rt_picture_maps;
+
+rt_status rt_picture_map_measure(const rt_plan_picture *s, double width, double height,
+                                 rt_picture_maps *out) RT_NODISCARD;
+rt_status rt_picture_map(const rt_plan_picture *s, const rt_picture_maps *z, double x,
+                         double y) RT_NODISCARD;
+/* Whether there is more than one group of heads. */
+bool rt_picture_splits_heads(const rt_plan_picture *s);
 
 /* How a pass is drawn; all zero: not yet measured. */
 typedef struct {
@@ -31,7 +42,8 @@ typedef struct {
     int32_t ranks;       /* drawn: the first so many */
     int64_t first, last; /* drawn: the first so many steps, and the last so many */
     double row, box,
-        gap; /* pixels: height of a rank's row, width of a step's box and of the gap after it */
+        gap;     /* pixels: height of a rank's row, width of a step's box and of the gap after it */
+    double head; /* pixels from the top to the first rank's row */
     double width, height;
 } rt_picture_size;
 
@@ -39,5 +51,10 @@ rt_picture_size rt_picture_measure(const rt_plan_picture *s, const rt_pass *pass
 /* The steps of a pass, at (x, y). */
 rt_status rt_picture_steps(const rt_plan_picture *s, bool backward, const rt_picture_size *size, double x,
                            double y) RT_NODISCARD;
+/* The messages of a step, in the gap right of x; y: of the first rank's row. */
+rt_status rt_picture_messages(const rt_plan_picture *s, const rt_picture_size *z, const rt_pass *pass,
+                              const rt_step *step, double x, double y) RT_NODISCARD;
+/* How many payloads travel in one step, at most: each has a line above the messages. */
+int rt_picture_lines(const rt_pass *pass);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { CELLS = 64, FINE = 128, SAMPLES = 8, MAPS = 4 };
+enum { CELLS = 64, FINE = 128, SAMPLES = 8, MAPS = 16, BESIDE = 14, BELOW = 24 };
 
 /* The forward's tiles, findable by the pair of shards. */
 typedef struct {
@@ -64,23 +64,18 @@ static int64_t changes(const rt_layout_side *side)
     return n;
 }
 
-static rt_status prepare(map *m)
+/* Where the heads of the tiles begin and end. */
+static rt_status heads_find(map *m)
 {
     const rt_plan_picture *s = m->s;
-    const rt_pass *pass = &s->plan->forward;
-    m->order = rt_alloc(s->ctx, pass->n_tiles, sizeof *m->order);
     bool *cut = rt_calloc(s->ctx, s->p->heads_q + 1, sizeof *cut);
-    if (m->order == NULL || cut == NULL) {
-        rt_free(cut);
+    if (cut == NULL)
         return RT_ERR_NOMEM;
-    }
     cut[0] = true;
-    for (int64_t i = 0; i < pass->n_tiles; i++) {
-        const rt_tile *t = &pass->tiles[i];
-        m->order[i] = (place){key_of(m, t->q.shard, t->kv.shard), i};
+    for (int64_t i = 0; i < s->plan->forward.n_tiles; i++) {
+        const rt_tile *t = &s->plan->forward.tiles[i];
         cut[t->q.head0] = cut[t->q.head1] = true;
     }
-    qsort(m->order, (size_t)pass->n_tiles, sizeof *m->order, compare);
     for (int64_t h = 0; h < s->p->heads_q; h++)
         if (cut[h]) {
             if (m->groups <= MAPS)
@@ -89,11 +84,31 @@ static rt_status prepare(map *m)
         }
     rt_free(cut);
     m->drawn = m->groups < MAPS ? m->groups : MAPS;
+    return RT_OK;
+}
+
+/* How much of the sides is drawn. */
+static void window_find(map *m)
+{
+    const rt_plan_picture *s = m->s;
     const int64_t q = s->p->seqlen_q, k = s->p->seqlen_k;
     const int64_t q_changes = changes(&s->l->side[RT_SIDE_Q]), k_changes = changes(&s->l->side[RT_SIDE_KV]);
     const int64_t most = q_changes > k_changes ? q_changes : k_changes, longest = q > k ? q : k;
     m->cells = most < CELLS ? CELLS : FINE;
     m->window = most >= FINE && most >= longest / 8 ? CELLS : longest;
+}
+
+static rt_status prepare(map *m)
+{
+    const rt_pass *pass = &m->s->plan->forward;
+    window_find(m);
+    RT_TRY(heads_find(m));
+    m->order = rt_alloc(m->s->ctx, pass->n_tiles, sizeof *m->order);
+    if (m->order == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t i = 0; i < pass->n_tiles; i++)
+        m->order[i] = (place){key_of(m, pass->tiles[i].q.shard, pass->tiles[i].kv.shard), i};
+    qsort(m->order, (size_t)pass->n_tiles, sizeof *m->order, compare);
     return RT_OK;
 }
 
@@ -126,6 +141,12 @@ static double cell_read(const map *m, const int64_t q[2], const int64_t k[2], in
     return (double)pairs / (double)(nq * nk * m->s->p->batch);
 }
 
+/* A tenth of a pixel, as it is written: what ends where the next begins leaves no seam. */
+static double tenth(double x)
+{
+    return (double)(int64_t)(x * 10 + 0.5) / 10;
+}
+
 /* One map: cells of equal rank and share that follow each other in a row are one rectangle. */
 static void draw(const map *m, int64_t head, double x, double y, double size, int64_t cells)
 {
@@ -146,9 +167,11 @@ static void draw(const map *m, int64_t head, double x, double y, double size, in
             const double now = b < nk ? cell_read(m, q, k, head, &rank) : 0;
             if (b < nk && b > begun && rank == run && now <= share && now >= share)
                 continue;
-            if (run >= 0)
-                rt_svg_rect(s->f, x + (double)begun * dx, y + (double)a * dy, (double)(b - begun) * dx, dy,
+            if (run >= 0) {
+                const double u = tenth(x + (double)begun * dx), v = tenth(y + (double)a * dy);
+                rt_svg_rect(s->f, u, v, tenth(x + (double)b * dx) - u, tenth(y + (double)(a + 1) * dy) - v,
                             rt_svg_rank_colour(run, s->plan->ranks).text, 0.25 + 0.75 * share);
+            }
             begun = b;
             run = rank;
             share = now;
@@ -184,41 +207,78 @@ static void heads_text(const map *m, int64_t g, char text[64])
         (void)snprintf(text, 64, "heads %lld-%lld", (long long)m->head[g], (long long)end - 1);
 }
 
-rt_status rt_picture_map(const rt_plan_picture *s, double x, double y, double size)
+bool rt_picture_splits_heads(const rt_plan_picture *s)
+{
+    for (int64_t i = 0; i < s->plan->forward.n_tiles; i++)
+        if (s->plan->forward.tiles[i].q.head0 > 0 || s->plan->forward.tiles[i].q.head1 < s->p->heads_q)
+            return true;
+    return false;
+}
+
+static bool is_part(const map *m)
+{
+    return m->window < m->s->p->seqlen_q || m->window < m->s->p->seqlen_k;
+}
+
+rt_status rt_picture_map_measure(const rt_plan_picture *s, double width, double height,
+                                 rt_picture_maps *out)
 {
     map m = {.s = s};
+    window_find(&m);
+    RT_TRY(heads_find(&m));
+    rt_picture_maps z = {.beside = 1, .size = height};
+    int64_t rows = 1;
+    for (int64_t c = 1; c <= m.drawn && m.drawn > 1; c++) {
+        const int64_t n = (m.drawn + c - 1) / c;
+        const double w = (width - BESIDE * (double)(c - 1)) / (double)c,
+                     h = (height - BELOW * (double)(n - 1)) / (double)n, size = w < h ? w : h;
+        if (c == 1 || size > z.size) {
+            z.size = size;
+            z.beside = c;
+            rows = n;
+        }
+    }
+    z.width = (double)z.beside * (z.size + BESIDE) - BESIDE;
+    z.height =
+        (double)rows * (z.size + BELOW) - BELOW + (m.groups > m.drawn ? 14 : 0) + (is_part(&m) ? 14 : 0);
+    *out = z;
+    return RT_OK;
+}
+
+rt_status rt_picture_map(const rt_plan_picture *s, const rt_picture_maps *z, double x, double y)
+{
+    map m = {.s = s};
+    double below = y + z->height; /* for remarks, the last one first */
     rt_status st = prepare(&m);
     if (st != RT_OK)
         goto free_order;
     if (m.drawn == 1) {
         rt_svg_text(s->f, x, y - 14, "", "keys, coloured by owner");
-        strip(&m, RT_SIDE_KV, x, y - 10, size);
-        strip(&m, RT_SIDE_Q, x - 10, y, size);
-        fprintf(s->f, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">", x - 14, y + size);
+        strip(&m, RT_SIDE_KV, x, y - 10, z->size);
+        strip(&m, RT_SIDE_Q, x - 10, y, z->size);
+        fprintf(s->f, "<g transform=\"translate(%.1f %.1f) rotate(-90)\">", x - 14, y + z->size);
         rt_svg_text(s->f, 0, 0, "", "queries, coloured by owner");
         fprintf(s->f, "</g>\n");
-        draw(&m, 0, x, y, size, m.cells);
+        draw(&m, 0, x, y, z->size, m.cells);
     } else {
-        const double small = (size - 34) / 2;
         for (int64_t g = 0; g < m.drawn; g++) {
             char text[64];
             heads_text(&m, g, text);
-            const double u = x + (double)(g % 2) * (small + 14), v = y + (double)(g / 2) * (small + 26);
+            const double u = x + (double)(g % z->beside) * (z->size + BESIDE),
+                         v = y + (double)(g / z->beside) * (z->size + BELOW);
             rt_svg_text(s->f, u, v - 3, "", "%s", text);
-            draw(&m, m.head[g], u, v, small, CELLS / 2);
+            draw(&m, m.head[g], u, v, z->size, z->size < 200 ? CELLS / 2 : m.cells);
         }
-        if (m.groups > m.drawn)
-            rt_svg_text(s->f, x, y + size + 6, "g", "and %lld more groups of heads, not drawn",
-                        (long long)(m.groups - m.drawn));
     }
-    if (m.window < s->p->seqlen_q || m.window < s->p->seqlen_k)
-        rt_svg_text(s->f, x,
-                    y + size +
-                        (m.groups > m.drawn ? 20
-                         : m.drawn == 1     ? 14
-                                            : 6),
-                    "g", "only the first %lld queries and keys: the owner changes from token to token",
+    if (is_part(&m)) {
+        rt_svg_text(s->f, x, below, "g",
+                    "only the first %lld queries and keys: the owner changes from token to token",
                     (long long)m.window);
+        below -= 14;
+    }
+    if (m.groups > m.drawn)
+        rt_svg_text(s->f, x, below, "g", "and %lld more groups of heads, not drawn",
+                    (long long)(m.groups - m.drawn));
 free_order:
     rt_free(m.order);
     return st;

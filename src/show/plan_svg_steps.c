@@ -1,7 +1,7 @@
-/* The steps of a pass: a row per rank, a column per step, arrows between them. */
+/* The steps of a pass: a row per rank, a column per step, messages between them. */
 #include "show/plan_svg.h"
 
-enum { FEW_RANKS = 16, FEW_STEPS = 20, MOST_RANKS = 128, MOST_STEPS = 40, LAST = 6, HEAD = 58 };
+enum { FEW_RANKS = 16, FEW_STEPS = 20, MOST_RANKS = 128, MOST_STEPS = 40, LAST = 6, LINES = 3, HEAD = 58 };
 
 rt_picture_size rt_picture_measure(const rt_plan_picture *s, const rt_pass *pass)
 {
@@ -16,7 +16,9 @@ rt_picture_size rt_picture_measure(const rt_plan_picture *s, const rt_pass *pass
     z.box = z.compact ? 12 : 68;
     z.gap = z.compact ? 26 : 66;
     z.width = 60 + (double)(z.first + z.last + (z.last > 0)) * (z.box + z.gap) + 30;
-    z.height = HEAD + (double)z.ranks * z.row + 8;
+    const int lines = rt_picture_lines(pass);
+    z.head = HEAD + (!z.compact && lines > LINES ? 10 * (double)(lines - LINES) : 0);
+    z.height = z.head + (double)z.ranks * z.row + 8;
     return z;
 }
 
@@ -161,57 +163,6 @@ static void box_compact(const view *v, int64_t t, int32_t r, double x, double y)
     fprintf(f, "</g>\n");
 }
 
-static double row_middle(const view *v, int32_t r, rt_payload y)
-{
-    const double at = v->y + (double)r * v->z->row;
-    return v->z->compact ? at + 5 : at + 10 + 4 * (double)y;
-}
-
-/* The messages of a step: its payloads counted at the head, then an arrow for each (payload, from, to). */
-static rt_status messages(const view *v, const rt_step *step, double x)
-{
-    FILE *f = v->s->f;
-    const int32_t P = v->s->plan->ranks;
-    int64_t count[RT_PAYLOAD_COUNT] = {0}, arrows = 0;
-    rt_colour dim = {"#888"};
-    /* one arrow for all pieces of a payload between two ranks */
-    int64_t *seen = rt_calloc(v->s->ctx, RT_PAYLOAD_COUNT, (size_t)P * sizeof *seen);
-    if (seen == NULL)
-        return RT_ERR_NOMEM;
-    for (int64_t i = step->move0; i < step->move1; i++) {
-        const rt_move *m = &v->pass->moves[i];
-        count[m->payload] += m->from != m->to;
-        arrows += m->from != m->to;
-    }
-    const double x0 = x + v->z->box, x1 = x0 + v->z->gap, top = v->y - 6;
-    if (v->z->compact && arrows > 4 * (int64_t)P) { /* too many to tell apart */
-        rt_svg_rect(f, x0 + 6, v->y, v->z->gap - 12, (double)v->z->ranks * v->z->row - 2, dim.text, 0.25);
-        rt_svg_text(f, (x0 + x1) / 2, top - 10, "s m", "%lld", (long long)arrows);
-        rt_free(seen);
-        return RT_OK;
-    }
-    int line = 0;
-    for (int y = RT_PAYLOAD_COUNT - 1; y >= 0 && !v->z->compact; y--)
-        if (count[y] > 0) {
-            fprintf(f, "<g font-size=\"9\">");
-            rt_svg_text(f, (x0 + x1) / 2, top - 10 * (double)line++, "s m", "%lld %s", (long long)count[y],
-                        rt_payload_name((rt_payload)y));
-            fprintf(f, "</g>");
-        }
-    const double opacity = arrows > 5 * (int64_t)P ? 0.4 : 1;
-    for (int64_t i = step->move0; i < step->move1; i++) {
-        const rt_move *m = &v->pass->moves[i];
-        int64_t *last = &seen[(int64_t)m->payload * P + m->from];
-        if (m->from == m->to || m->from >= v->z->ranks || m->to >= v->z->ranks || *last == m->to + 1)
-            continue;
-        *last = m->to + 1;
-        rt_svg_arrow(f, m->payload, x0 + 1, row_middle(v, m->from, m->payload), x1 - 1,
-                     row_middle(v, m->to, m->payload), opacity);
-    }
-    rt_free(seen);
-    return RT_OK;
-}
-
 static rt_status draw(const view *v)
 {
     FILE *f = v->s->f;
@@ -237,7 +188,7 @@ static rt_status draw(const view *v)
             else
                 box_full(v, step, t, r, x, y);
         }
-        RT_TRY(messages(v, step, x));
+        RT_TRY(rt_picture_messages(v->s, v->z, v->pass, step, x + v->z->box, v->y));
     }
     if (v->pass->n_steps > 0 && !v->z->compact &&
         v->pass->steps[v->pass->n_steps - 1].move1 > v->pass->steps[v->pass->n_steps - 1].move0)
@@ -252,7 +203,7 @@ rt_status rt_picture_steps(const rt_plan_picture *s, bool backward, const rt_pic
 {
     const rt_pass *pass = backward ? &s->plan->backward : &s->plan->forward;
     const rt_counters *c = &s->count[backward];
-    view v = {s, size, pass, backward, x + 60, y + HEAD, NULL, 0};
+    view v = {s, size, pass, backward, x + 60, y + size->head, NULL, 0};
     double bytes = 0;
     int64_t messages = 0;
     for (int32_t r = 0; r < c->ranks; r++) {

@@ -143,6 +143,16 @@ void rt_svg_arrow(FILE *f, rt_payload y, double x0, double y0, double x1, double
     fprintf(f, " marker-end=\"url(#a%d)\"/>\n", (int)y);
 }
 
+void rt_svg_bar(FILE *f, rt_payload y, double x, double y0, double y1)
+{
+    rt_svg_rect(f, x - 1.5, y0 - 3, 3, y1 - y0 + 6, rt_svg_payload_colour(y), 1);
+}
+
+void rt_svg_dot(FILE *f, rt_payload y, double x, double at)
+{
+    fprintf(f, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, at, rt_svg_payload_colour(y));
+}
+
 rt_bytes_text rt_svg_bytes(double bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

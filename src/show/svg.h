@@ -28,6 +28,9 @@ void rt_svg_frame(FILE *f, double x, double y, double w, double h, bool dashed);
 void rt_svg_line(FILE *f, double x0, double y0, double x1, double y1, const char *css);
 /* From (x0, y0) to (x1, y1), leaving and arriving level. */
 void rt_svg_arrow(FILE *f, rt_payload y, double x0, double y0, double x1, double y1, double opacity);
+/* An upright bar, and a dot on it. */
+void rt_svg_bar(FILE *f, rt_payload y, double x, double y0, double y1);
+void rt_svg_dot(FILE *f, rt_payload y, double x, double at);
 
 /* "384.0 MiB" */
 typedef struct {

@@ -31,8 +31,8 @@ page=$to/README.md
     echo '# A tour of the plans'
     echo
     echo 'Every picture is a plan as `ringtrue plan --svg` draws it: on top the mask, coloured by the rank that computes each part, and what each rank'
-    echo 'computes and sends; below the steps of the forward and of the backward, a row per rank, messages as arrows. All have P = 4 and 4 heads, and'
-    echo 'are drawn again by `sh validation/tour/make.sh`.'
+    echo 'computes and sends; below the steps of the forward and of the backward, a row per rank, messages as arrows, or as one upright bar where'
+    echo 'ranks all send to each other. All have P = 4 and 4 heads, and are drawn again by `sh validation/tour/make.sh`.'
 } >"$page.part"
 tour | while IFS='|' read -r file plan flags text; do
     # shellcheck disable=SC2086 # flags are words
