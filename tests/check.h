@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +20,26 @@
 /* math.h's INFINITY and NAN are floats, which clang's -Wdouble-promotion minds. */
 #define T_INF ((double)__builtin_inff())
 #define T_NAN ((double)__builtin_nanf(""))
+
+/* A sanitizer takes ten times as long, and looks at what the code does to memory and threads, not for wrong numbers: there a
+ * long list of cases is thinned, evenly (no loop here has the period of 7).  The other builds run all of them. */
+#ifdef RT_TEST_SANITIZED
+enum { T_EVERY = 7 };
+#else
+enum { T_EVERY = 1 };
+#endif
+
+/* So many of n cases. */
+static inline int t_cases(int n)
+{
+    return (n + T_EVERY - 1) / T_EVERY;
+}
+
+/* Whether case number n of a list is left out; the first never is. */
+static inline bool t_left_out(int64_t n)
+{
+    return n % T_EVERY != 0;
+}
 
 static inline uint64_t t_bits(double x)
 {

@@ -367,13 +367,13 @@ static void judge_all(bool scores, int64_t otherwise)
 static void test_referee(void **state)
 {
     (void)state;
-    judge_all(false, CASES);
+    judge_all(false, t_cases(CASES));
 }
 
 static void test_scores(void **state)
 {
     (void)state;
-    judge_all(true, SCORE_CASES);
+    judge_all(true, t_cases(SCORE_CASES));
 }
 
 int main(void)

@@ -101,6 +101,8 @@ static void noise_of_f32_fills_bounds(void **state)
 {
     (void)state;
     for (int n = 0; n < 6; n++) {
+        if (t_left_out(n))
+            continue;
         emu_arithmetic a = emu_declared(RT_F32);
         a.d.join = (rt_join_form)(n % 4);
         a.d.tanh_rel = 0x1p-24;
@@ -112,6 +114,8 @@ static void noise_of_bf16_fills_bounds(void **state)
 {
     (void)state;
     for (int n = 0; n < 6; n++) {
+        if (t_left_out(n + 4)) /* the sinks at least */
+            continue;
         emu_arithmetic a = emu_declared(RT_BF16);
         a.d.join = (rt_join_form)((n + 1) % 4);
         a.d.tanh_rel = 0x1p-24;
@@ -205,6 +209,8 @@ static void faults_are_found(void **state)
     };
     for (size_t n = 0; n < sizeof table / sizeof table[0]; n++)
         for (int f = 0; f < 2; f++) {
+            if (t_left_out(2 * (int64_t)n + f))
+                continue;
             const rt_dtype t = f == 0 ? RT_BF16 : RT_F32;
             emu_case c;
             emu_create(&c,
@@ -237,6 +243,8 @@ static void planted_error_of_three_bounds_is_wrong_where_it_is(void **state)
 {
     (void)state;
     for (int n = 0; n < 16; n++) {
+        if (t_left_out(n))
+            continue;
         rt_problem p = emu_problem(21, 21, 4, 2, 6, n % 2 == 0 ? RT_MASK_CAUSAL : RT_MASK_FULL);
         p.batch = 2;
         emu_case c;
@@ -304,6 +312,8 @@ static void both_truths_agree(void **state)
 {
     (void)state;
     for (int n = 0; n < 8; n++) {
+        if (t_left_out(n))
+            continue;
         rt_problem p = emu_problem(26, 26, 4, 2, 8, n % 2 == 0 ? RT_MASK_CAUSAL : RT_MASK_FULL);
         p.batch = 2;
         emu_case c;

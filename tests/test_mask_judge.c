@@ -44,6 +44,8 @@ static void right_results_pass_and_fill_their_bounds(void **state)
     uint64_t s = 41;
     double top[RT_TENSOR_COUNT] = {0}, sampled[RT_TENSOR_COUNT] = {0};
     for (int turn = 0; turn < 4 * N_PARTS; turn++) {
+        if (t_left_out(turn))
+            continue;
         const rt_dtype t = turn % 3 == 0 ? RT_F32 : RT_BF16;
         emu_case c;
         emu_create(&c, problem_make(&s, turn, turn % 8 == 7 ? 300 : 48), kinds[turn % 3],
@@ -68,6 +70,8 @@ static void a_mask_in_other_words_has_the_same_verdict(void **state)
     (void)state;
     uint64_t s = 63;
     for (int turn = 0; turn < 2 * N_PARTS; turn++) {
+        if (t_left_out(turn))
+            continue;
         rt_problem p = problem_make(&s, turn, turn % 5 == 0 ? 300 : 60);
         p.batch = 1; /* a dense mask knows no batch */
         uint8_t *dense = rt_alloc(NULL, p.seqlen_q * p.seqlen_k, 1);

@@ -120,6 +120,8 @@ static void tracer_counts_keys_and_has_its_closed_forms(void **state)
                                    documents(RT_MASK_CAUSAL_BOTTOM_RIGHT), documents(RT_MASK_CAUSAL)};
     for (int x = 0; x < 4; x++)
         for (int y = 0; y < HOWS; y++) {
+            if (t_left_out(HOWS * x + y))
+                continue;
             t_tensors t;
             t_tensors_create(&problems[x], &t);
             t_fill(&t, RT_FAMILY_TRACER, 7);
@@ -295,6 +297,8 @@ static void empty_rows_are_zero_with_no_gradient(void **state)
                                    documents(RT_MASK_FULL), documents(RT_MASK_CAUSAL_BOTTOM_RIGHT)};
     for (int x = 0; x < 3; x++)
         for (int y = 0; y < HOWS; y++) {
+            if (t_left_out(HOWS * x + y))
+                continue;
             const rt_problem *p = &problems[x];
             t_tensors t;
             t_tensors_create(p, &t);
@@ -333,6 +337,8 @@ static void hidden_slots_reach_nothing(void **state)
     const double poison[] = {T_NAN, T_INF, -T_INF, 1e308, -1e308};
     for (int x = 0; x < 4; x++)
         for (int y = 0; y < HOWS; y++) {
+            if (t_left_out(HOWS * x + y))
+                continue;
             const rt_problem *p = &problems[x];
             t_tensors t, zero;
             t_tensors_create(p, &t);
@@ -415,6 +421,8 @@ static void not_finite_reaches(const char *arithmetic, double dropout)
     const double bad[] = {T_NAN, T_INF, -T_INF};
     for (int m = 0; m < 2; m++)
         for (int y = 0; y < HOWS; y++) {
+            if (t_left_out(HOWS * m + y))
+                continue;
             rt_problem p = documents(masks[m]);
             p.dropout = dropout;
             t_tensors t, clean, want;

@@ -639,7 +639,7 @@ static void table_names_a_pair_once(void **state)
 static void every_variant_is_proved_for_every_mask(void **state)
 {
     (void)state;
-    for (int round = 0; round < 240; round++) {
+    for (int round = 0; round < t_cases(240); round++) {
         rt_problem p;
         uint8_t dense[41 * 41], valid[2 * 41];
         int64_t cu[2][4];

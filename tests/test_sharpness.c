@@ -75,7 +75,7 @@ static void planted_error_of_three_bounds_is_wrong_where_it_is(void **state)
 {
     (void)state;
     static const rt_dtype types[] = {RT_BF16, RT_F16, RT_F32};
-    for (int n = 0; n < 45; n++) {
+    for (int n = 0; n < t_cases(45); n++) {
         const int64_t hkv = draw(1, 2), group = draw(1, 2), s = draw(5, 60), d = draw(2, 24);
         const rt_mask_kind mask = n % 2 == 0 ? RT_MASK_CAUSAL : RT_MASK_FULL;
         const rt_dtype t = types[n % 3];
@@ -109,7 +109,7 @@ typedef struct {
 static void noise_fills_bounds(rt_dtype t, emu_arithmetic a, const char *what)
 {
     largest top[RT_TENSOR_COUNT] = {{0, 0}};
-    for (int n = 0; n < 100; n++) {
+    for (int n = 0; n < t_cases(100); n++) {
         const bool causal = draw(0, 1) == 0;
         const int64_t hkv = 1, group = draw(1, 2), s = draw(0, 9) == 0 ? draw(100, 160) : draw(32, 72),
                       d = draw(1, 4) * 8;

@@ -76,3 +76,8 @@ rt_unit_test(sweep test_sweep.c runner.c)
 rt_mpi_test(sweep 2 test_sweep.c runner.c)
 rt_mpi_test(sweep 3 test_sweep.c runner.c)
 rt_mpi_test(sweep 4 test_sweep.c runner.c)
+
+# Nothing here starts a second thread: ThreadSanitizer has nothing to see.
+foreach(name IN ITEMS status number tensor safetensors npy spec layout grid orders plan schedule schedules damage verify sweep)
+  set_property(TEST unit.${name} APPEND PROPERTY LABELS one-thread)
+endforeach()
