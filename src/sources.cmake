@@ -115,6 +115,7 @@ set(RT_SOURCES
   src/judge/sweep_sink.c
   src/judge/sweep_bias.c
   src/judge/truth.c
+  src/judge/truth_scores.c
   src/judge/sample.c
   src/judge/tally.c
   src/judge/place.c

@@ -53,10 +53,30 @@ for arith in f32 exact; do
     prints '# 7 tensors judged: 7 pass, 0 fail'
 done
 
-# Samples: dsink of every row, given the dump's lse and out; dbias is left, and why.
+# Samples: dsink of every row, given the dump's lse and out; dbias by rows, but where its bias is broadcast (here over the batch).
 ok "$RINGTRUE" check out --sample both --samples 40
 prints '# dk and dv and dsink are judged given'
-prints '# dbias not judged: samples leave it out'
+prints '# dbias not judged: its bias is broadcast'
+ok $gen $all -o in
+ok "$RINGTRUE" run in --arith f32 --plan ring --ranks 2 --force -o rows
+for way in both keys; do
+    ok "$RINGTRUE" check rows --sample $way --samples 40
+    prints 'dbias 40 of 192'
+done
+ok $gen --bias 11ss --sink -o in
+ok "$RINGTRUE" run in --arith exact --out-dtype f32 --force -o shared
+# The exact truth, and the arithmetic exact, of dsink and dbias too: every element is correctly rounded.
+rounded() { # rounded TENSOR: all elements are in the class ROUNDED
+    row=$(grep "^  $1 " stdout.txt) || fail "$1 is not judged"
+    # shellcheck disable=SC2086
+    set -- $row
+    [ "$3" = "$4" ] || fail "$1: $4 of $3 are correctly rounded"
+}
+ok "$RINGTRUE" check shared --full
+prints '# truth     exact, correctly rounded: lse out dq dk dv dsink dbias'
+prints '# certificate dsink decided 4: '
+prints '# certificate dbias decided 2304: '
+for t in lse out dq dk dv dsink dbias; do rounded $t; done
 # As JSON.
 ok "$RINGTRUE" check out --full --json
 prints '"dsink": {'

@@ -138,8 +138,9 @@ typedef struct {
 } rt_verdict;
 
 /** Judge.  Memory O(S (D + Dv)) per key head.  With a budget: everything if an estimate (from a small part of this problem) says that it
- *  fits; else all rows of lse, out and dq if these fit, and a sample of keys; else samples of both, and dk, dv given the dump's own lse and out; dsink then also given these, and dbias, each of whose elements wants all rows, not at
- *  all.  dbias takes another pass over the pairs, and memory of 8 to 11 times the bias's.  Collective over comm: the
+ *  fits; else all rows of lse, out and dq if these fit, and a sample of keys; else samples of both, and dk, dv given the dump's own lse and out; dsink then also given these.  A sample takes the rows of dbias that
+ *  belong to a sample of queries, if each is of one query, batch and head (or all heads, with one key head); else
+ *  every element wants rows that are not sampled, and dbias is not judged.  dbias takes another pass over the pairs (exact: two), and memory of 8 to 14 times the bias's.  Collective over comm: the
  *  (batch, key head) pairs are dealt to the processes, and every process gets the whole verdict. */
 rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
                    const rt_plan *plan, const rt_declared *declared, const rt_judge_input *in,

@@ -170,6 +170,16 @@ static inline int64_t rt_exact_width(const rt_problem *p, rt_tensor_id t)
 {
     return t == RT_DSINK ? 1 : t == RT_DBIAS ? p->seqlen_k : t == RT_DV ? p->dim_v : p->dim;
 }
+/* What the sums of a gradient are multiplied with in the last step (the scale, 1 / keep), and its relative error. */
+typedef struct {
+    rt_dd value;
+    double error;
+} rt_exact_factor;
+rt_exact_factor rt_exact_gradient_factor(const rt_problem *p, rt_tensor_id t);
+/* An element from its sum with an error of `error`, within *radius. */
+rt_dd rt_exact_gradient_value(rt_exact_factor f, rt_dd sum, double error, double *radius);
+/* One more element that its radius decided; top: the row's largest. */
+void rt_exact_count_fast(rt_certificate *c, double radius, double top);
 /* The same for a row of these: value, error. */
 rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
                                    rt_tensor_id t, int64_t b, int64_t head, int64_t pos, const double *hi,

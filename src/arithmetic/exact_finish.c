@@ -4,7 +4,7 @@
 
 #include "arithmetic/exact.h"
 
-static void count_fast(rt_certificate *c, double radius, double top)
+void rt_exact_count_fast(rt_certificate *c, double radius, double top)
 {
     c->fast++;
     const double relative = top > 0 ? radius / top : 0;
@@ -97,7 +97,7 @@ static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact
             out[d] = RT_NAN;
             cert[RT_OUT].exact_case++;
         } else if (rt_exact_decide(format, o.hi, o.lo, r, &out[d])) {
-            count_fast(&cert[RT_OUT], r, top);
+            rt_exact_count_fast(&cert[RT_OUT], r, top);
         } else {
             out[d] = rt_round_to(format, o.hi);
             todo[d] = any = true;
@@ -107,7 +107,7 @@ static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact
     const rt_dd log_l = rt_dd_log(l), L = rt_dd_add_d(log_l, m);
     const double e_L = e_l * (1 + 0x1p-30) + 0x1p-68 * (fabs(log_l.hi) + 0x1p-20) + 0x1p-100 * fabs(m);
     if (rt_exact_decide(lse_format, L.hi, L.lo, e_L, lse)) {
-        count_fast(&cert[RT_LSE], e_L, fabs(L.hi));
+        rt_exact_count_fast(&cert[RT_LSE], e_L, fabs(L.hi));
     } else {
         *lse = rt_round_to(lse_format, L.hi);
         todo_lse = true;
@@ -161,6 +161,23 @@ rt_status rt_exact_finish_row(rt_context *ctx, const rt_problem *p, const rt_exa
     return st;
 }
 
+rt_exact_factor rt_exact_gradient_factor(const rt_problem *p, rt_tensor_id t)
+{
+    rt_exact_factor f = {{1, 0}, 0};
+    if (t == RT_DQ || t == RT_DK)
+        f.value = rt_exact_scale(p, &f.error);
+    if (p->dropout > 0)
+        f.value = rt_dd_div(f.value, rt_exact_keep(p));
+    return f;
+}
+
+rt_dd rt_exact_gradient_value(rt_exact_factor f, rt_dd sum, double error, double *radius)
+{
+    const rt_dd x = rt_dd_mul(sum, f.value);
+    *radius = error * fabs(f.value.hi) * (1 + 0x1p-30) + (f.error + 0x1p-100) * fabs(x.hi);
+    return x;
+}
+
 rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const rt_exact_source *resolve,
                                    rt_tensor_id t, int64_t b, int64_t head, int64_t pos, const double *hi,
                                    const double *lo, const double *error, rt_dtype format, double *out,
@@ -170,27 +187,22 @@ rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const r
     open = open != NULL ? open : &unused;
     *open = 0;
     const int64_t n = rt_exact_width(p, t);
-    double alpha_error = 0, top = 0;
-    rt_dd alpha = {1, 0};
-    if (t == RT_DQ || t == RT_DK)
-        alpha = rt_exact_scale(p, &alpha_error);
-    if (p->dropout > 0)
-        alpha = rt_dd_div(alpha, rt_exact_keep(p));
+    const rt_exact_factor f = rt_exact_gradient_factor(p, t);
+    double top = 0, widest = 0;
     bool *todo = rt_calloc(ctx, n, sizeof *todo), any = false;
-    double widest = 0;
     if (todo == NULL)
         return RT_ERR_NOMEM;
     for (int64_t d = 0; d < n; d++)
-        top = fabs(hi[d] * alpha.hi) > top ? fabs(hi[d] * alpha.hi) : top;
+        top = fabs(hi[d] * f.value.hi) > top ? fabs(hi[d] * f.value.hi) : top;
     for (int64_t d = 0; d < n; d++) {
-        const rt_dd x = rt_dd_mul((rt_dd){hi[d], lo[d]}, alpha);
-        const double r = error[d] * fabs(alpha.hi) * (1 + 0x1p-30) + (alpha_error + 0x1p-100) * fabs(x.hi);
+        double r;
+        const rt_dd x = rt_exact_gradient_value(f, (rt_dd){hi[d], lo[d]}, error[d], &r);
         if (isnan(x.hi)) {
             out[d] = RT_NAN;
             *open = RT_INF;
             cert->exact_case++;
         } else if (rt_exact_decide(format, x.hi, x.lo, r, &out[d])) {
-            count_fast(cert, r, top);
+            rt_exact_count_fast(cert, r, top);
         } else {
             out[d] = rt_round_to(format, x.hi);
             todo[d] = any = true;

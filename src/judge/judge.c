@@ -129,16 +129,19 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
     rt_status st = rt_comm_rank(comm) == 0 ? rt_judge_cost(ctx, s, work, &cost) : RT_OK;
     RT_TRY(rt_comm_agree(ctx, comm, st));
     RT_TRY(rt_comm_broadcast(ctx, comm, &cost, sizeof cost));
-    const double unit = 1e-9 / processes,
-                 dbias = s->any[RT_DBIAS] ? cost.keys : 0, /* a pass like that of the keys */
-        plain = pairs * (cost.rows + cost.keys + dbias) * unit;
-    *estimate = plain + (d->exact ? pairs * cost.exact_all * unit : 0);
+    /* dbias: a pass like that of the keys, of both truths */
+    const double unit = 1e-9 / processes, exact_keys = cost.exact_all - cost.exact_rows,
+                 dbias = s->any[RT_DBIAS] ? cost.keys : 0, exact_dbias = s->any[RT_DBIAS] ? exact_keys : 0,
+                 plain = pairs * (cost.rows + cost.keys + dbias) * unit;
+    *estimate = plain + (d->exact ? pairs * (cost.exact_all + exact_dbias) * unit : 0);
     if (*estimate <= budget)
         return RT_OK;
     const bool gradients = s->any[RT_DK] || s->any[RT_DV];
     const double row_part = (double)d->n_rows / (double)p->seqlen_q,
                  key_part = (double)d->n_keys / (double)p->seqlen_k;
-    const double keys = gradients ? pairs * key_part * cost.keys * unit : 0;
+    const double by_row = s->any[RT_DBIAS] && rt_bias_by_row(p) ? row_part : 0,
+                 keys =
+                     (gradients ? pairs * key_part * cost.keys * unit : 0) + pairs * by_row * dbias * unit;
     if (gradients &&
         pairs * cost.rows * unit + keys <= budget) { /* every query's lse and delta can be had */
         d->extent = SAMPLED_KEYS;
@@ -146,7 +149,9 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
         return RT_OK;
     }
     d->extent = SAMPLED_BOTH;
-    d->exact = d->exact && pairs * row_part * (cost.rows + cost.exact_rows) * unit + keys <= budget;
+    d->exact = d->exact && pairs * row_part * (cost.rows + cost.exact_rows) * unit +
+                                   pairs * by_row * exact_dbias * unit + keys <=
+                               budget;
     return RT_OK;
 }
 
@@ -193,14 +198,11 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
         RT_TRY(cut_sample(s->ctx, s, l, RT_SIDE_Q, d->n_rows, &s->queries));
     if (d->extent != ALL)
         RT_TRY(cut_sample(s->ctx, s, l, RT_SIDE_KV, d->n_keys, &s->keys));
-    if (d->exact && !s->any_bad) {
+    const bool exact = d->exact && !s->any_bad;
+    if (exact) {
         st = rt_truths_create(s->ctx, s, d->extent == ALL, &truths);
         if (st == RT_OK)
             st = rt_truths_compute(s->ctx, s, &truths);
-        for (size_t t = 0; t < sizeof truths.certificate / sizeof truths.certificate[0]; t++)
-            rt_certificate_add(&v->certificate[t], &truths.certificate[t]);
-        v->products[0] += truths.products[0];
-        v->products[1] += truths.products[1];
         if (st != RT_OK)
             goto reset_truths;
     }
@@ -213,12 +215,21 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
                       &work[omp_get_thread_num()]);
         block_done(s, done, total);
     }
+    if (s->any[RT_DBIAS]) { /* by the rows' own records */
+        if (d->extent == SAMPLED_KEYS)
+            st = cut_sample(s->ctx, s, l, RT_SIDE_Q, d->n_rows, &bias->sample);
+        if (st == RT_OK)
+            st = rt_bias_pair(s->ctx, s, bias, exact ? &truths : NULL, work);
+        if (st != RT_OK)
+            goto reset_truths;
+    }
     if (d->extent == SAMPLED_BOTH && (s->any[RT_DK] || s->any[RT_DV] || s->any[RT_DSINK]))
         rt_given_records(s);
-    if (s->any[RT_DSINK])
+    if (s->any[RT_DSINK]) {
         rt_sink_share(s, &l->side[RT_SIDE_Q], sink + s->b * s->p->heads_q);
-    if (s->any[RT_DBIAS])
-        st = rt_bias_pair(s->ctx, s, bias, work);
+        if (exact && d->extent == ALL)
+            rt_truth_sink(s, &truths, sink + s->b * s->p->heads_q);
+    }
     if (st == RT_OK && (s->any[RT_DK] || s->any[RT_DV])) {
         const int64_t m = s->keys.blocks;
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, m, done, total)
@@ -229,6 +240,10 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
         }
     }
 reset_truths:
+    for (size_t t = 0; t < sizeof truths.certificate / sizeof truths.certificate[0]; t++)
+        rt_certificate_add(&v->certificate[t], &truths.certificate[t]);
+    v->products[0] += truths.products[0];
+    v->products[1] += truths.products[1];
     rt_truths_reset(&truths);
     s->x_out = s->x_lse = s->x_dq = s->x_dk = s->x_dv = NULL;
     return st;
@@ -278,12 +293,14 @@ static void describe(const rt_sweep *s, const decision *d, rt_verdict *v)
 {
     const rt_problem *p = s->p;
     for (int t = RT_LSE; t < RT_RESULT_COUNT; t++) {
-        const int64_t *shape = p->bias_shape;
-        const bool key = is_key_side((rt_tensor_id)t), whole = t == RT_DSINK || t == RT_DBIAS;
-        if (whole) {
-            v->total[t] = t == RT_DSINK ? p->heads_q : shape[0] * shape[1] * shape[2];
-            v->judged[t] = v->tensor[t].judged ? v->total[t] : 0;
-            v->truth[t] = RT_TRUTH_F64;
+        const bool key = is_key_side((rt_tensor_id)t);
+        if (t == RT_DSINK || t == RT_DBIAS) {
+            const int64_t *shape = p->bias_shape, rows = t == RT_DSINK ? p->heads_q : shape[0] * shape[1];
+            v->total[t] = rows * (t == RT_DSINK ? 1 : shape[2]);
+            v->judged[t] = !v->tensor[t].judged                ? 0
+                           : t == RT_DSINK || d->extent == ALL ? v->total[t]
+                                                               : rows * d->n_rows;
+            v->truth[t] = d->exact && (t == RT_DBIAS || d->extent == ALL) ? RT_TRUTH_EXACT : RT_TRUTH_F64;
             continue;
         }
         const int64_t heads = p->batch * (key ? p->heads_kv : p->heads_q),
@@ -328,13 +345,13 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     s.lean = d.extent == SAMPLED_BOTH;
     if (d.extent == SAMPLED_BOTH && !(in->present[RT_LSE] && in->present[RT_OUT]))
         s.any[RT_DK] = s.any[RT_DV] = s.any[RT_DSINK] =
-            false; /* nothing to be given: report them as not judged */
-    if (d.extent != ALL)
-        s.any[RT_DBIAS] = false; /* every element wants rows of its own */
+            false;                          /* nothing to be given: report them as not judged */
+    if (d.extent != ALL && s.any[RT_DBIAS]) /* else every element wants rows that are not sampled */
+        s.any[RT_DBIAS] = rt_bias_by_row(p);
     sink = rt_calloc(ctx, p->batch * p->heads_q, sizeof *sink);
     st = sink == NULL ? RT_ERR_NOMEM : RT_OK;
     if (st == RT_OK && s.any[RT_DBIAS])
-        st = rt_bias_create(ctx, comm, &s, &bias);
+        st = rt_bias_create(ctx, comm, &s, d.extent == ALL ? p->seqlen_q : d.n_rows, d.exact, &bias);
     st = rt_comm_agree(ctx, comm, st);
     if (st != RT_OK)
         goto free_work;
@@ -360,9 +377,10 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     }
     st = rt_comm_agree(ctx, comm, st);
     if (st == RT_OK && s.any[RT_DSINK])
-        st = rt_sink_judge(ctx, comm, &s, sink, l->ranks, work);
+        st = rt_sink_judge(ctx, comm, &s, sink, l->ranks, work, &v.certificate[RT_DSINK]);
     if (st == RT_OK && bias.shared)
         st = rt_bias_judge(ctx, comm, &s, &bias, work);
+    rt_certificate_add(&v.certificate[RT_DBIAS], &bias.certificate);
     if (st != RT_OK)
         goto free_work;
     for (int i = 0; i < threads; i++)

@@ -4,13 +4,22 @@
 #include <omp.h>
 #include <string.h>
 
-#include "judge/sweep_gradients.h"
+#include "arithmetic/ops.h"
+#include "judge/truth.h"
 
 enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K };
 /* The arrays; those from T_ABS on only where queries are broadcast. */
 enum { VALUE, DET, VAR, SYS, ABS, SQ, COUNT, BAD, BY_QUERY, T_ABS = BY_QUERY, T_SQ, T_COUNT, BY_COLUMN };
 
-rt_status rt_bias_create(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_bias_sums *x)
+bool rt_bias_by_row(const rt_problem *p)
+{
+    const int64_t *shape = p->bias_shape;
+    return shape[0] == p->batch && (shape[1] == p->heads_q || p->heads_kv == 1) &&
+           shape[2] == p->seqlen_q && p->seqlen_q > 1;
+}
+
+rt_status rt_bias_create(rt_context *ctx, rt_comm *comm, const rt_sweep *s, int64_t rows, bool exact,
+                         rt_bias_sums *x)
 {
     const rt_problem *p = s->p;
     const int64_t *shape = p->bias_shape, group = p->heads_q / p->heads_kv;
@@ -19,8 +28,9 @@ rt_status rt_bias_create(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_b
     x->by_query = shape[2] == p->seqlen_q && p->seqlen_q > 1;
     x->shared = !batches || !heads;
     x->heads = shape[1] > 1 ? group : 1;
-    x->rows = shape[2];
-    x->sums = x->by_query ? BY_QUERY : BY_COLUMN;
+    x->rows = x->by_query ? rows : 1;
+    x->plain = x->by_query ? BY_QUERY : BY_COLUMN;
+    x->sums = x->plain + (exact ? RT_EXACT_DQ : 0);
     x->size = x->heads * x->rows * shape[3];
     x->total_size = shape[0] * shape[1] * shape[2] * shape[3];
     x->pair = rt_calloc(ctx, x->sums * x->size, sizeof *x->pair);
@@ -35,9 +45,16 @@ rt_status rt_bias_create(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_b
 
 void rt_bias_reset(rt_bias_sums *x)
 {
+    rt_cut_reset(&x->sample);
     rt_free(x->pair);
     rt_free(x->total);
     memset(x, 0, sizeof *x);
+}
+
+/* The queries that are judged: row i of the pair's sums is that of order[i]. */
+static const rt_cut *queries_of(const rt_sweep *s, const rt_bias_sums *x)
+{
+    return x->sample.order != NULL ? &x->sample : &s->queries;
 }
 
 /* Queries pos[0 .. nq) of head h against the block of keys; at[i]: where row i's elements of these keys are added. */
@@ -85,13 +102,18 @@ static void tile(const rt_sweep *s, int64_t h, const int64_t *pos, int64_t nq, i
 /* One row of elements: bounds, and the verdict on them. */
 static void judge_row(const rt_sweep *s, const rt_bias_sums *x, rt_sweep_work *w, int64_t pos, int64_t head,
                       const double *sum, int64_t stride, double *truth, rt_bounds *bounds,
-                      uint8_t *undefined)
+                      uint8_t *undefined, rt_certificate *certificate)
 {
     const rt_budget *b = &s->budget;
     const rt_dtype format = s->in->dtype[RT_DBIAS];
     const int64_t Sk = s->p->seqlen_k;
     const double tau = s->more * b->tau_p;
+    const rt_exact_factor f = rt_exact_gradient_factor(s->p, RT_DBIAS);
+    const double *exact = x->sums > x->plain ? sum + x->plain * stride : NULL;
     bool odd = false;
+    double top = 0;
+    for (int64_t j = 0; j < Sk && exact != NULL; j++)
+        top = fmax(top, fabs(exact[j] * f.value.hi));
     for (int64_t j = 0; j < Sk; j++) {
         const double n = sum[COUNT * stride + j], value = sum[VALUE * stride + j],
                      abs = sum[ABS * stride + j], sq = sum[SQ * stride + j];
@@ -109,6 +131,10 @@ static void judge_row(const rt_sweep *s, const rt_bias_sums *x, rt_sweep_work *w
         bounds[j] =
             n > 0 ? rt_budget_close(b, det, var, sum[SYS * stride + j], s->lambda[RT_DBIAS], format, value)
                   : (rt_bounds){0};
+        if (exact != NULL)
+            rt_truth_element(f, format,
+                             (const double[]){exact[j], exact[stride + j], exact[2 * stride + j]}, top,
+                             &truth[j], &bounds[j], certificate);
         const double bad = sum[BAD * stride + j];
         undefined[j] = bad >= 0x1p20 ? 2 : bad > 0 ? 1 : 0;
         odd = odd || bad > 0;
@@ -137,7 +163,7 @@ static void row_scratch_reset(row_scratch *y)
     rt_free(y->undefined);
 }
 
-/* The first element of head hl's row i (0: broadcast). */
+/* The first element of head hl's row i, by its index among the queries (0: broadcast). */
 static double *element(const rt_bias_sums *x, int64_t hl, int64_t i, int64_t Sk)
 {
     return x->pair + ((x->heads > 1 ? hl : 0) * x->rows + i) * Sk;
@@ -146,13 +172,14 @@ static double *element(const rt_bias_sums *x, int64_t hl, int64_t i, int64_t Sk)
 /* Rows of a block of queries, all heads of the group and all keys. */
 static void query_block(const rt_sweep *s, const rt_bias_sums *x, int64_t qb, rt_sweep_work *w)
 {
-    const int64_t group = s->p->heads_q / s->p->heads_kv, Sk = s->p->seqlen_k, first = s->queries.first[qb],
-                  nq = s->queries.first[qb + 1] - first, *pos = s->queries.order + first;
+    const rt_cut *cut = queries_of(s, x);
+    const int64_t group = s->p->heads_q / s->p->heads_kv, Sk = s->p->seqlen_k, first = cut->first[qb],
+                  nq = cut->first[qb + 1] - first, *pos = cut->order + first;
     for (int64_t hl = 0; hl < group; hl++)
         for (int64_t key0 = 0; key0 < Sk; key0 += K) {
             double *at[Q];
             for (int64_t i = 0; i < nq; i++)
-                at[i] = element(x, hl, pos[i], Sk) + key0;
+                at[i] = element(x, hl, first + i, Sk) + key0;
             tile(s, s->g * group + hl, pos, nq, key0, rt_min64(K, Sk - key0), w, x->size, at);
         }
 }
@@ -187,14 +214,15 @@ static void key_block(const rt_sweep *s, const rt_bias_sums *x, int64_t key0, rt
 }
 
 /* The rows of `sum` (heads, rows, Sk) by all threads; head 0 and batch of the tensor. */
-static rt_status judge_rows(rt_context *ctx, const rt_sweep *s, const rt_bias_sums *x, int64_t head0,
+static rt_status judge_rows(rt_context *ctx, const rt_sweep *s, rt_bias_sums *x, int64_t head0,
                             int64_t heads, const double *sum, int64_t stride, rt_sweep_work *work)
 {
-    const int64_t Sk = s->p->seqlen_k, n = heads * x->rows;
+    const int64_t Sk = s->p->seqlen_k, n = heads * x->rows, *pos = queries_of(s, x)->order;
     int failed = 0;
-#pragma omp parallel default(none) shared(ctx, s, x, head0, sum, stride, work, Sk, n, failed)
+#pragma omp parallel default(none) shared(ctx, s, x, head0, sum, stride, work, Sk, n, pos, failed)
     {
         row_scratch y = row_scratch_of(ctx, Sk);
+        rt_certificate certificate = {0};
         const bool can = y.truth != NULL && y.bounds != NULL && y.undefined != NULL;
         if (!can) {
 #pragma omp atomic write
@@ -203,16 +231,20 @@ static rt_status judge_rows(rt_context *ctx, const rt_sweep *s, const rt_bias_su
 #pragma omp for schedule(dynamic, 16)
         for (int64_t r = 0; r < n; r++)
             if (can)
-                judge_row(s, x, &work[omp_get_thread_num()], r % x->rows, head0 + r / x->rows, sum + r * Sk,
-                          stride, y.truth, y.bounds, y.undefined);
+                judge_row(s, x, &work[omp_get_thread_num()], x->by_query ? pos[r % x->rows] : 0,
+                          head0 + r / x->rows, sum + r * Sk, stride, y.truth, y.bounds, y.undefined,
+                          &certificate);
+#pragma omp critical(rt_judge_bias)
+        rt_certificate_add(&x->certificate, &certificate);
         row_scratch_reset(&y);
     }
     return failed ? RT_ERR_NOMEM : RT_OK;
 }
 
-rt_status rt_bias_pair(rt_context *ctx, rt_sweep *s, rt_bias_sums *x, rt_sweep_work *work)
+rt_status rt_bias_pair(rt_context *ctx, rt_sweep *s, rt_bias_sums *x, struct rt_truths *t,
+                       rt_sweep_work *work)
 {
-    const int64_t blocks = x->by_query ? s->queries.blocks : (s->p->seqlen_k + K - 1) / K;
+    const int64_t blocks = x->by_query ? queries_of(s, x)->blocks : (s->p->seqlen_k + K - 1) / K;
     memset(x->pair, 0, (size_t)(x->sums * x->size) * sizeof *x->pair);
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, x, work, blocks)
     for (int64_t i = 0; i < blocks; i++) {
@@ -222,6 +254,10 @@ rt_status rt_bias_pair(rt_context *ctx, rt_sweep *s, rt_bias_sums *x, rt_sweep_w
         else
             key_block(s, x, i * K, &work[omp_get_thread_num()]);
     }
+    if (x->sums > x->plain && t != NULL)
+        RT_TRY(rt_truth_bias(ctx, s, t, x));
+    for (int64_t e = x->plain * x->size; e < x->sums * x->size && t == NULL; e++)
+        x->pair[e] = RT_NAN; /* a pair without exact truths */
     if (x->shared)
         return RT_OK;
     const int64_t b = s->b, head0 = s->p->bias_shape[1] > 1 ? s->g * (s->p->heads_q / s->p->heads_kv) : 0;
@@ -243,17 +279,23 @@ rt_status rt_bias_collect(rt_context *ctx, rt_comm *comm, const rt_sweep *s, int
         const int64_t b = (first + r) / p->heads_kv, g = (first + r) % p->heads_kv;
         const double *from = (const double *)(const void *)((char *)all + offsets[r]);
         const int64_t at = ((shape[0] > 1 ? b : 0) * shape[1] + (shape[1] > 1 ? g * x->heads : 0)) * row;
-        for (int64_t k = 0; k < x->sums; k++)
+        for (int64_t k = 0; k < x->plain; k++)
             for (int64_t e = 0; e < x->size; e++)
                 x->total[k * x->total_size + at + e] += from[k * x->size + e];
+        for (int64_t e = 0; e < x->size && x->sums > x->plain; e += shape[3]) { /* in double-double */
+            const double *in = from + x->plain * x->size + e;
+            double *to = x->total + x->plain * x->total_size + at + e;
+            rt_arithmetic_exact.sum(
+                RT_DBIAS, p, (const double *[RT_MAX_PARTS]){in, in + x->size, in + 2 * x->size},
+                (double *[RT_MAX_PARTS]){to, to + x->total_size, to + 2 * x->total_size});
+        }
     }
     rt_free(all);
     rt_free(offsets);
     return RT_OK;
 }
 
-rt_status rt_bias_judge(rt_context *ctx, rt_comm *comm, rt_sweep *s, const rt_bias_sums *x,
-                        rt_sweep_work *work)
+rt_status rt_bias_judge(rt_context *ctx, rt_comm *comm, rt_sweep *s, rt_bias_sums *x, rt_sweep_work *work)
 {
     const int64_t *shape = s->p->bias_shape;
     rt_status st = RT_OK;

@@ -1,5 +1,6 @@
 /* dSink: the shares of every row in the gradient of its head's sink, and their bounds (budget.h). */
-#include "judge/sweep_gradients.h"
+#include "arithmetic/ops.h"
+#include "judge/truth.h"
 
 void rt_sink_share(const rt_sweep *s, const rt_layout_side *side, rt_sink_sums *sums)
 {
@@ -9,7 +10,7 @@ void rt_sink_share(const rt_sweep *s, const rt_layout_side *side, rt_sink_sums *
     for (int64_t hl = 0; hl < group; hl++) {
         const int64_t h = s->g * group + hl;
         const double sink = s->p->sink[h];
-        rt_sink_sums x = {.rows = s->p->seqlen_q};
+        rt_sink_sums x = {.rows = s->p->seqlen_q, .exact = {RT_NAN, RT_NAN, RT_NAN}};
         double before = 0;
         for (int64_t at = 0; at < s->p->seqlen_q; at++) {
             const rt_row_record *r = &s->rows[hl * s->p->seqlen_q + side->pos[at]];
@@ -40,7 +41,8 @@ void rt_sink_share(const rt_sweep *s, const rt_layout_side *side, rt_sink_sums *
 }
 
 /* One head, from its sums over the batches, in their order. */
-static void judge_head(rt_sweep *s, const rt_sink_sums *sums, int64_t h, int32_t ranks, rt_sweep_work *w)
+static void judge_head(rt_sweep *s, const rt_sink_sums *sums, int64_t h, int32_t ranks, rt_sweep_work *w,
+                       rt_certificate *certificate)
 {
     const rt_budget *b = &s->budget;
     rt_sink_sums x = {0};
@@ -57,11 +59,15 @@ static void judge_head(rt_sweep *s, const rt_sink_sums *sums, int64_t h, int32_t
         x.parts += y->parts;
         x.rows += y->rows;
         x.bad = y->bad > x.bad ? y->bad : x.bad;
+        rt_arithmetic_exact.sum(RT_DSINK, s->p, (const double *[RT_MAX_PARTS]){y->exact},
+                                (double *[RT_MAX_PARTS]){x.exact});
     }
     rt_sum_of_parts(b, s->in->dtype[RT_DSINK], x.value, (double)x.rows, x.abs, x.sq,
                     ranks > 1 ? (double)x.parts : 1, x.t_abs, x.t_sq, &x.det, &x.var);
-    const rt_bounds bounds =
-        rt_budget_close(b, x.det, x.var, x.sys, s->lambda[RT_DSINK], s->in->dtype[RT_DSINK], x.value);
+    const rt_dtype format = s->in->dtype[RT_DSINK];
+    rt_bounds bounds = rt_budget_close(b, x.det, x.var, x.sys, s->lambda[RT_DSINK], format, x.value);
+    rt_truth_element(rt_exact_gradient_factor(s->p, RT_DSINK), format, x.exact, fabs(x.exact[0]), &x.value,
+                     &bounds, certificate);
     rt_tally_row(s, w, RT_DSINK, 0, h, 1, &x.value, &bounds, x.bad > 0 ? &x.bad : NULL);
 }
 
@@ -84,7 +90,7 @@ void rt_sum_of_parts(const rt_budget *b, rt_dtype format, double value, double n
 }
 
 rt_status rt_sink_judge(rt_context *ctx, rt_comm *comm, rt_sweep *s, const rt_sink_sums *mine,
-                        int32_t ranks, rt_sweep_work *w)
+                        int32_t ranks, rt_sweep_work *w, rt_certificate *certificate)
 {
     const int64_t n = s->p->batch * s->p->heads_q, group = s->p->heads_q / s->p->heads_kv;
     void *all = NULL;
@@ -101,7 +107,7 @@ rt_status rt_sink_judge(rt_context *ctx, rt_comm *comm, rt_sweep *s, const rt_si
         }
         s->b = 0;
         for (int64_t h = 0; h < s->p->heads_q; h++)
-            judge_head(s, sums, h, ranks, w);
+            judge_head(s, sums, h, ranks, w, certificate);
     }
     rt_free(all);
     rt_free(offsets);

@@ -52,8 +52,7 @@ void rt_truths_reset(rt_truths *t)
     memset(t, 0, sizeof *t);
 }
 
-/* The double next to hi that rounds as it should. */
-static double settle(rt_dtype format, double hi, double rounded)
+double rt_truth_settle(rt_dtype format, double hi, double rounded)
 {
     double x = hi;
     for (int i = 0; i < 8; i++) {
@@ -102,11 +101,11 @@ static rt_part from_row(const rt_part *p, int64_t row)
     return x;
 }
 
-static void do_parts(const job *j, int64_t hl, rt_part row[RT_EXACT_DO])
+void rt_truths_rows(const rt_sweep *s, const rt_truths *t, int64_t hl, rt_part row[RT_EXACT_DO])
 {
-    const int64_t Dv = j->one.dim_v, width[RT_EXACT_DO] = {Dv, 1, 1, 1, 1, 1, 1};
-    lay(j->t->row + hl * j->n * (Dv + RT_EXACT_DO - 1), j->n, j->s->g * j->group + hl, RT_EXACT_DO, width,
-        row);
+    const int64_t Dv = s->p->dim_v, n = s->queries.n, width[RT_EXACT_DO] = {Dv, 1, 1, 1, 1, 1, 1};
+    lay(t->row + hl * n * (Dv + RT_EXACT_DO - 1), n, s->g * (s->p->heads_q / s->p->heads_kv) + hl,
+        RT_EXACT_DO, width, row);
 }
 
 static rt_part key_part(const job *j, double *base, int64_t first, int64_t width)
@@ -122,7 +121,7 @@ static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
     const rt_dtype out = s->in->present[RT_OUT] ? s->in->dtype[RT_OUT] : s->in->dtype[RT_Q],
                    lse = s->in->present[RT_LSE] ? s->in->dtype[RT_LSE] : RT_F32;
     rt_part row[RT_EXACT_DO];
-    do_parts(j, hl, row);
+    rt_truths_rows(s, j->t, hl, row);
     for (int64_t i = 0; i < nq; i++) {
         const double *in[RT_EXACT_STATE];
         double *grad[RT_EXACT_DO], open[2];
@@ -139,9 +138,9 @@ static rt_status finish_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0, 
         j->t->open[hl * j->n + row0 + i] = open[0];
         j->t->open[(j->group + hl) * j->n + row0 + i] = open[1];
         for (int64_t d = 0; d < Dv && isfinite(in[3][0]); d++)
-            x[d] = settle(out, near[d], x[d]);
+            x[d] = rt_truth_settle(out, near[d], x[d]);
         if (isfinite(in[3][0]))
-            *L = settle(lse, *grad[1], *L);
+            *L = rt_truth_settle(lse, *grad[1], *L);
     }
     return RT_OK;
 }
@@ -201,7 +200,7 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
         return RT_ERR_NOMEM;
     rt_part dq[RT_EXACT_DQ], all[RT_EXACT_DO], row[RT_EXACT_DO];
     lay(store, nq, h, RT_EXACT_DQ, width, dq);
-    do_parts(j, hl, all);
+    rt_truths_rows(s, j->t, hl, all);
     for (int k = 0; k < RT_EXACT_DO; k++)
         row[k] = from_row(&all[k], row0);
     int64_t lo, hi;
@@ -225,7 +224,7 @@ static rt_status gradient_rows(job *j, rt_context *ctx, int64_t hl, int64_t row0
             &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + RT_DQ],
             &j->t->open[(2 * j->group + hl) * j->n + row0 + i]);
         for (int64_t d = 0; d < D; d++)
-            x[d] = settle(format, hi_part[d] * s->p->scale / (1 - s->p->dropout), x[d]);
+            x[d] = rt_truth_settle(format, hi_part[d] * s->p->scale / (1 - s->p->dropout), x[d]);
     }
     rt_free(store);
     return st;
@@ -247,7 +246,7 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
     for (int64_t hl = 0; hl < j->group && st == RT_OK; hl++) {
         const int64_t h = s->g * j->group + hl;
         rt_part row[RT_EXACT_DO];
-        do_parts(j, hl, row);
+        rt_truths_rows(s, j->t, hl, row);
         const rt_part q = {.base = j->t->q + hl * j->n * D, .batch = 0, .head = 0, .width = D, .head0 = h};
         const rt_exact_grads x = {.q = &q, .k = &k, .v = &v, .row = row, .dkv = dkv};
         st = rt_exact_backward_tile(ctx, &j->one, s->b, j->n, s->queries.order, nk, s->keys_all + key0, h,
@@ -265,7 +264,8 @@ static rt_status gradient_keys(job *j, rt_context *ctx, int64_t key0, int64_t pr
                 &j->certificate[(int64_t)omp_get_thread_num() * RT_TENSOR_COUNT + t],
                 &j->t->open[3 * j->group * j->n + part * s->p->seqlen_k + key0 + i]);
             for (int64_t d = 0; d < (part == 0 ? D : Dv); d++)
-                x[d] = settle(format, hi[d] * (part == 0 ? s->p->scale : 1) / (1 - s->p->dropout), x[d]);
+                x[d] = rt_truth_settle(format, hi[d] * (part == 0 ? s->p->scale : 1) / (1 - s->p->dropout),
+                                       x[d]);
         }
     rt_free(store);
     return st;
@@ -316,7 +316,7 @@ rt_status rt_truths_compute(rt_context *ctx, rt_sweep *s, rt_truths *t)
     for (int64_t hl = 0; hl < j.group && st == RT_OK; hl++) {
         const int64_t h = s->g * j.group + hl;
         rt_part row[RT_EXACT_DO];
-        do_parts(&j, hl, row);
+        rt_truths_rows(s, t, hl, row);
         rt_sweep_load(s, RT_Q, h, s->queries.order, j.n, s->p->dim, t->q + hl * j.n * s->p->dim, bad);
         if (s->backward)
             rt_sweep_load(s, RT_DOUT, h, s->queries.order, j.n, s->p->dim_v, row[0].base, bad);

@@ -151,7 +151,9 @@ const char *rt_show_why_not(const rt_report *r, rt_tensor_id t)
     if (!r->present[t])
         return "not in the dump";
     if (r->present[RT_DOUT] && t == RT_DBIAS)
-        return "samples leave it out, as each of its elements wants all rows. Hint: --full";
+        return "its bias is broadcast, so that each of its elements is a sum over rows that are not "
+               "sampled. "
+               "Hint: --full";
     return r->present[RT_DOUT]
                ? "sampled without lse and out in the dump, which its sample needs. Hint: --full"
                : "dout is not in the dump";
