@@ -65,6 +65,53 @@ prints '  dp             0 8'
 grid --order paddle --tp 2 --cp 2 --pp 2 --dp 2
 prints '  pipe           0 4'
 prints '  data-sep       0 2 8 10'
+# Whole groups, ranks without spaces: Megatron's and MindSpeed's tables at 8 ranks.
+groups() { # NAME: all groups of that name
+    awk -v name="$1" '$1 == name { line = ""; for (i = 2; i <= NF; i++) line = line $i; printf "%s%s", between, line; between = " " }' stdout.txt
+}
+says_groups() { # NAME GROUPS
+    [ "$(groups "$1")" = "$2" ] || fail "$1: $(groups "$1"), not $2"
+}
+while read -r tp cp dp a b c d; do
+    grid --tp "$tp" --cp "$cp" --dp "$dp"
+    says_groups tp "$(echo "$a" | tr , ' ')"
+    says_groups cp "$(echo "$b" | tr , ' ')"
+    says_groups dp "$(echo "$c" | tr , ' ')"
+    says_groups dp-cp "$(echo "$d" | tr , ' ')"
+done <<EOF
+2 2 2 01,23,45,67 02,13,46,57 04,15,26,37 0246,1357
+1 4 2 0,1,2,3,4,5,6,7 0123,4567 04,15,26,37 01234567
+2 4 1 01,23,45,67 0246,1357 0,1,2,3,4,5,6,7 0246,1357
+4 2 1 0123,4567 04,15,26,37 0,1,2,3,4,5,6,7 04,15,26,37
+EOF
+while read -r w intra kv dkv order0 order5 back0; do
+    grid --cp 8 --cp-window "$w"
+    says_groups intra-window "$(echo "$intra" | tr , ' ')"
+    says_groups inter-kv "$(echo "$kv" | tr , ' ')"
+    says_groups inter-dkv "$(echo "$dkv" | tr , ' ')"
+    groups kv-order | awk -v a="$order0" -v b="$order5" '{ exit !($1 == a && $6 == b) }' || fail "--cp-window $w: order of KV"
+    groups kv-order-back | awk -v a="$back0" '{ exit !($1 == a) }' || fail "--cp-window $w: order of the backward"
+    cp stdout.txt mindspeed.txt
+    # LoongTrain: KV as in MindSpeed, the backward in the same order; dKV on the rings of KV.
+    grid --cp 8 --cp-window "$w" --double-ring loongtrain
+    for name in intra-window dkv-intra; do says_groups $name "$(echo "$intra" | tr , ' ')"; done
+    for name in inter-window dkv-inter; do says_groups $name "$(echo "$kv" | tr , ' ')"; done
+    groups kv-order-back | awk -v a="$order0" -v b="$order5" '{ exit !($1 == a && $6 == b) }' || fail "LoongTrain, window $w: order of the backward"
+done <<EOF
+1 0,1,2,3,4,5,6,7 01234567 01234567 07654321 54321076 12345670
+2 01,23,45,67 0246,1357 0347,1256 01674523 54321076 32547610
+4 0123,4567 04,15,26,37 0527,1634 03214765 54761032 56741230
+EOF
+grid --cp 16 --cp-window 4 --double-ring loongtrain-interleaved
+prints '  intra-window   9 11 13 15'
+prints '  dkv-inter      2 3 10 11'
+prints '  kv-order       8 14 12 10 1 7 5 3 0 6 4 2 9 15 13 11'
+refuse 2 'LoongTrain places ranks as without it' "$RINGTRUE" grid --cp 16 --cp-window 8 --double-ring loongtrain-interleaved
+refuse 2 'LoongTrain places ranks as without it' "$RINGTRUE" grid --cp 4 --cp-window 4 --double-ring loongtrain-interleaved
+refuse 2 'LoongTrain places ranks as without it' "$RINGTRUE" grid --cp 8 --ulysses 2 --cp-window 2 --double-ring loongtrain-interleaved
+refuse 2 'twice as much must divide the 6 ranks' "$RINGTRUE" grid --cp 6 --cp-window 2 --double-ring loongtrain-interleaved
+refuse 2 '--double-ring needs --cp-window' "$RINGTRUE" grid --cp 8 --double-ring loongtrain
+refuse 2 '--double-ring usp: unknown; allowed: mindspeed loongtrain loongtrain-interleaved' "$RINGTRUE" grid --double-ring usp
 grid --cp 8 --cp-window 2 --order mindspeed
 prints '  inter-dkv      0 3 4 7'
 prints '  kv-order       5 4 3 2 1 0 7 6'
@@ -78,6 +125,7 @@ prints '  ulysses        3 7'
 grid --cp 16 --cp-levels 2,2,4
 prints '  cp-level-3     0 4 8 12'
 grid --cp 4 --dp 2 --hybrid-cp --lengths 4096,5000,20000 --max-len 4096
+prints '  hybrid-cp-2    2 3'
 prints '  hybrid-cp-4    4 5 6 7'
 prints '  hybrid-cp-size 20000 8'
 grep -q '^  hybrid-cp-8' stdout.txt && fail "a hybrid group of all"

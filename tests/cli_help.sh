@@ -24,7 +24,7 @@ LC_ALL=C sort -u ./*.flags >all.flags
 for name in family seed batch seqlen seqlen-k heads kv-heads dim dim-v dtype mask window prefix slices key-lengths dense-mask cu-seqlens cu-seqlens-k cu-seqlens-padded cu-seqlens-k-padded scale plan layout remainder ranks \
     arith out-dtype spec declare delta budget full samples sample truth results iters warmup peer json fingerprint verify list summary table \
     softcap alibi bias sink dropout dropout-seed \
-    relayout world order tp cp dp pp ep sharding cp-levels ulysses cp-order cp-window hybrid-cp lengths max-len \
+    relayout world order tp cp dp pp ep sharding cp-levels ulysses cp-order cp-window double-ring hybrid-cp lengths max-len \
     forward-only svg trace transport ring cost output force quiet help; do
     grep -q "^$name " all.flags || fail "no help lists --$name"
 done
@@ -40,6 +40,7 @@ value_of() { # a good value of a flag
     bias) echo 1hss ;;
     layout | relayout) echo zigzag ;;
     cp-order) echo ring-low ;;
+    double-ring) echo loongtrain ;;
     remainder) echo ceil ;;
     plan) echo ring ;;
     arith) echo f64 ;;

@@ -75,12 +75,16 @@ static void paddle_order(void **state)
 {
     (void)state;
     static const char *const names[] = {"model", "sep", "sharding", "pipe", "data"};
-    const int64_t eight[] = {2, 2, 1, 1, 2}, sixteen[] = {2, 2, 1, 2, 2};
+    const int64_t eight[] = {2, 2, 1, 1, 2}, piped[] = {2, 2, 1, 2, 1}, sixteen[] = {2, 2, 1, 2, 2};
     rt_context ctx = {0};
     rt_grid g;
     t_assert_ok(&ctx, rt_grid_init(&ctx, "model-sep-sharding-pipe-data", names, eight, 5, &g));
     axes(&g, "sep", "0 2|1 3|4 6|5 7");
+    t_assert_ok(&ctx, rt_grid_init(&ctx, "model-sep-sharding-pipe-data", names, piped, 5, &g));
+    axes(&g, "sep", "0 2|1 3|4 6|5 7"); /* pipe in place of data: the same */
     t_assert_ok(&ctx, rt_grid_init(&ctx, "model-sep-sharding-pipe-data", names, sixteen, 5, &g));
+    axes(&g, "data-sep", "0 2 8 10|1 3 9 11");
+    axes(&g, "pipe-model", "0 1 4 5|2 3 6 7");
     axes(&g, "pipe", "0 4|1 5");
     axes(&g, "data", "0 8|1 9");
 }
@@ -169,6 +173,44 @@ static void double_rings(void **state)
     rt_groups_reset(&cp);
 }
 
+/* LoongTrain's interleaved placement of 16 ranks in windows of 4, as InternEvo's source has it in a comment (with its slips
+ * mended: 10 and 11 are in the second ring), and of 8 in windows of 2 and 1. */
+static void interleaved_windows(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t ranks, window;
+        const char *intra, *inter;
+    } table[] = {{16, 4, "0 2 4 6|1 3 5 7|8 10 12 14|9 11 13 15", "0 1 8 9|2 3 10 11|4 5 12 13|6 7 14 15"},
+                 {8, 2, "0 2|1 3|4 6|5 7", "0 1 4 5|2 3 6 7"},
+                 {8, 1, "0|1|2|3|4|5|6|7", "0 1 2 3 4 5 6 7"}};
+    rt_groups cp, placed, out;
+    rt_context ctx = {0};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        const rt_grid g = grid_make("cp", 1, table[i].ranks, 1, 1, 1);
+        t_assert_ok(&ctx, rt_grid_groups(&ctx, &g, "cp", &cp));
+        t_assert_ok(&ctx, rt_groups_interleave(&ctx, &cp, table[i].window, &placed));
+        t_assert_ok(&ctx,
+                    rt_groups_double_ring(&ctx, &placed, table[i].window, RT_DOUBLE_RING_INTRA, &out));
+        begins(&out, table[i].intra);
+        rt_groups_reset(&out);
+        t_assert_ok(&ctx, rt_groups_double_ring(&ctx, &placed, table[i].window, RT_DOUBLE_RING_KV, &out));
+        begins(&out, table[i].inter);
+        rt_groups_reset(&out);
+        rt_groups_reset(&placed);
+        t_assert_status(&ctx, rt_groups_interleave(&ctx, &cp, table[i].ranks, &placed), RT_ERR_ARG);
+        t_assert_says(&ctx, "twice as much must divide");
+        rt_groups_reset(&cp);
+    }
+    /* two groups, each for itself, in ranks of the world */
+    const rt_grid g = grid_make("tp-cp", 2, 4, 1, 1, 1);
+    t_assert_ok(&ctx, rt_grid_groups(&ctx, &g, "cp", &cp));
+    t_assert_ok(&ctx, rt_groups_interleave(&ctx, &cp, 2, &placed));
+    begins(&placed, "0 4 2 6|1 5 3 7");
+    rt_groups_reset(&placed);
+    rt_groups_reset(&cp);
+}
+
 static void hybrid_cp(void **state)
 {
     (void)state;
@@ -253,9 +295,11 @@ static void wrong_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(megatron_tables), cmocka_unit_test(paddle_order), cmocka_unit_test(hierarchies),
-        cmocka_unit_test(hybrids),         cmocka_unit_test(double_rings), cmocka_unit_test(hybrid_cp),
-        cmocka_unit_test(every_rank_once), cmocka_unit_test(wrong_orders),
+        cmocka_unit_test(megatron_tables), cmocka_unit_test(paddle_order),
+        cmocka_unit_test(hierarchies),     cmocka_unit_test(hybrids),
+        cmocka_unit_test(double_rings),    cmocka_unit_test(interleaved_windows),
+        cmocka_unit_test(hybrid_cp),       cmocka_unit_test(every_rank_once),
+        cmocka_unit_test(wrong_orders),
     };
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);
 }

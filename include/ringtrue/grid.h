@@ -1,6 +1,6 @@
 /** @file grid.h  Process grids: which ranks of the world form a group.  All calls are local: they say what a
- *  framework's groups are, and make none.  Sources: Megatron-LM's rank generator, Paddle's topology, MindSpeed's
- *  and USP's groups. */
+ *  framework's groups are, and make none.  Sources: Megatron-LM's rank generator, Paddle's topology, the groups of
+ *  MindSpeed, InternEvo and USP. */
 #ifndef RINGTRUE_GRID_H
 #define RINGTRUE_GRID_H
 
@@ -51,12 +51,18 @@ rt_status rt_groups_hybrid(rt_context *ctx, const rt_groups *from, int64_t ulyss
 typedef enum {
     RT_DOUBLE_RING_INTRA = 0, /**< the windows: rings of `window` neighbours */
     RT_DOUBLE_RING_KV,        /**< KV goes from window to window to the same place in it */
-    RT_DOUBLE_RING_DKV        /**< dKV goes to the next window and one place on, until it is home */
+    RT_DOUBLE_RING_DKV /**< MindSpeed: dKV goes to the next window and one place on, until it is home */
 } rt_double_ring;
-/** MindSpeed's double ring over each group of `from`; `window` must divide its size. */
+/** The double ring of MindSpeed and LoongTrain (InternEvo) over each group of `from`; `window` must divide its size.
+ *  LoongTrain's dKV has the rings of KV once more: round a window back to where it began, then to the next one. */
 rt_status rt_groups_double_ring(rt_context *ctx, const rt_groups *from, int64_t window,
                                 rt_double_ring which, rt_groups *out) RT_NODISCARD;
-/** The places (0 .. n-1) whose KV place `me` sees in the forward, in order; the backward's is the reverse. */
+/** LoongTrain's interleaved placement: of every 2 window ranks of a group those at even places, then those at odd
+ *  ones; its double ring is then over these.  2 window must divide the groups' size (RT_ERR_ARG). */
+rt_status rt_groups_interleave(rt_context *ctx, const rt_groups *from, int64_t window,
+                               rt_groups *out) RT_NODISCARD;
+/** The places (0 .. n-1) whose KV place `me` sees in the forward, in order; MindSpeed's backward has the reverse,
+ *  LoongTrain's the same again. */
 void rt_double_ring_order(int64_t n, int64_t window, int64_t me, int64_t *order);
 
 /** Megatron's hybrid (dynamic) context parallelism: ranks for a sequence of `length` tokens, the smallest

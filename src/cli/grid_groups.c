@@ -64,51 +64,84 @@ static rt_status show_levels(printer *w, const rt_groups *cp)
 }
 
 /* The order in which every rank of the rings sees KV: itself, then the others. */
-static rt_status show_orders(printer *w, const rt_groups *rings, int64_t window)
+static rt_status show_orders(printer *w, const char *name, const rt_groups *rings, int64_t window,
+                             bool reverse)
 {
     const int64_t n = rings->first[1], total = rings->first[rings->count];
     rt_groups g = {.count = total};
     rt_status st = RT_ERR_NOMEM;
+    int64_t *order = rt_alloc(w->c->ctx, n, sizeof *order);
     g.first = rt_calloc(w->c->ctx, total + 1, sizeof *g.first);
     g.ranks = rt_alloc(w->c->ctx, total * n, sizeof *g.ranks);
-    if (g.first == NULL || g.ranks == NULL)
+    if (order == NULL || g.first == NULL || g.ranks == NULL)
         goto reset;
     for (int64_t i = 0; i < total; i++) {
-        int64_t *order = g.ranks + i * n;
         rt_double_ring_order(n, window, i % n, order);
         for (int64_t k = 0; k < n; k++)
-            order[k] = rings->ranks[i / n * n + order[k]];
+            g.ranks[i * n + k] = rings->ranks[i / n * n + order[reverse ? n - 1 - k : k]];
         g.first[i + 1] = (i + 1) * n;
     }
-    show(w, "kv-order", &g);
+    show(w, name, &g);
     st = RT_OK;
 reset:
+    rt_free(order);
     rt_groups_reset(&g);
     return st;
 }
 
-static rt_status show_double_ring(printer *w, const rt_groups *rings, int64_t window)
+/* MindSpeed's dKV has a ring of its own between the windows; LoongTrain's has the rings of KV once more. */
+static rt_status show_windows(printer *w, const rt_groups *rings, int64_t window, bool mindspeed)
 {
-    static const char *const names[] = {"intra-window", "inter-kv", "inter-dkv"};
-    for (int i = 0; i < 3; i++) {
+    static const struct {
+        const char *name;
+        rt_double_ring which;
+    } mine[2][4] = {{{"intra-window", RT_DOUBLE_RING_INTRA},
+                     {"inter-window", RT_DOUBLE_RING_KV},
+                     {"dkv-intra", RT_DOUBLE_RING_INTRA},
+                     {"dkv-inter", RT_DOUBLE_RING_KV}},
+                    {{"intra-window", RT_DOUBLE_RING_INTRA},
+                     {"inter-kv", RT_DOUBLE_RING_KV},
+                     {"inter-dkv", RT_DOUBLE_RING_DKV}}};
+    for (int i = 0; i < (mindspeed ? 3 : 4); i++) {
         rt_groups g;
-        RT_TRY(show_made(w, names[i],
-                         rt_groups_double_ring(w->c->ctx, rings, window, (rt_double_ring)i, &g), &g));
+        RT_TRY(show_made(w, mine[mindspeed][i].name,
+                         rt_groups_double_ring(w->c->ctx, rings, window, mine[mindspeed][i].which, &g),
+                         &g));
     }
-    return show_orders(w, rings, window);
+    RT_TRY(show_orders(w, "kv-order", rings, window, false));
+    return show_orders(w, "kv-order-back", rings, window, mindspeed);
+}
+
+static rt_status show_double_ring(printer *w, const rt_groups *rings, bool ulysses_low)
+{
+    const rt_grid_options *o = &w->c->o->grid;
+    const int64_t n = rings->first[1];
+    const char *whose = o->double_ring != NULL ? o->double_ring : "mindspeed";
+    if (strcmp(whose, "loongtrain-interleaved") != 0)
+        return show_windows(w, rings, o->window, strcmp(whose, "mindspeed") == 0);
+    if (o->window >= 8 || o->window == n || (o->ulysses > 1 && ulysses_low))
+        return rt_fail(w->c->ctx, RT_ERR_ARG,
+                       "loongtrain-interleaved: LoongTrain places ranks as without it when the window is 8 "
+                       "or more, or "
+                       "the whole ring, or Ulysses ranks are neighbours. Hint: --double-ring loongtrain");
+    rt_groups placed;
+    RT_TRY(rt_groups_interleave(w->c->ctx, rings, o->window, &placed));
+    const rt_status st = show_windows(w, &placed, o->window, false);
+    rt_groups_reset(&placed);
+    return st;
 }
 
 static rt_status show_rings(printer *w, const rt_groups *cp)
 {
     const rt_grid_options *o = &w->c->o->grid;
     if (o->ulysses == 0)
-        return o->window > 0 ? show_double_ring(w, cp, o->window) : RT_OK;
+        return o->window > 0 ? show_double_ring(w, cp, false) : RT_OK;
     rt_groups rings, ulysses;
     const bool low = o->cp_order != NULL && strcmp(o->cp_order, "ring-low") == 0;
     RT_TRY(rt_groups_hybrid(w->c->ctx, cp, o->ulysses, low, &rings, &ulysses));
     show(w, "ulysses", &ulysses);
     show(w, "ring", &rings);
-    const rt_status st = o->window > 0 ? show_double_ring(w, &rings, o->window) : RT_OK;
+    const rt_status st = o->window > 0 ? show_double_ring(w, &rings, !low) : RT_OK;
     rt_groups_reset(&rings);
     rt_groups_reset(&ulysses);
     return st;
@@ -251,6 +284,8 @@ rt_status rt_cli_groups(rt_cli *c)
     int64_t world = 1;
     if (o->cp_order != NULL && o->ulysses == 0)
         return rt_fail(c->ctx, RT_ERR_ARG, "--cp-order needs --ulysses: the order of which groups?");
+    if (o->double_ring != NULL && o->window == 0)
+        return rt_fail(c->ctx, RT_ERR_ARG, "--double-ring needs --cp-window: windows of how many ranks?");
     if (o->most > 0 && o->n_lengths == 0)
         return rt_fail(c->ctx, RT_ERR_ARG, "--max-len needs --lengths: which sequences?");
     char *text = NULL;

@@ -108,7 +108,9 @@ static const struct {
     {"cp-levels", 1188, "LIST", GRID, "sizes of hierarchical context parallelism, the innermost first"},
     {"ulysses", 1189, "U", GRID, "Ulysses groups of U ranks in each cp group, and the rings"},
     {"cp-order", 1190, "NAME", GRID, "ulysses-low (default: its ranks are neighbours) or ring-low"},
-    {"cp-window", 1191, "W", GRID, "MindSpeed's double ring with windows of W: groups and order of KV"},
+    {"cp-window", 1191, "W", GRID,
+     "a double ring with windows of W: groups, and the order in which ranks see KV"},
+    {"double-ring", 1195, "NAME", GRID, "whose: mindspeed (default), loongtrain, loongtrain-interleaved"},
     {"hybrid-cp", 1192, NULL, GRID, "Megatron's groups of hybrid (dynamic) context parallelism"},
     {"lengths", 1193, "LIST", GRID, "lengths of sequences, for the ranks that each gets (needs max-len)"},
     {"max-len", 1194, "N", GRID, "tokens that a rank takes at most"},
@@ -236,9 +238,9 @@ static rt_status check_arithmetics(rt_context *ctx, const char *flag, const char
 static rt_status apply_grid(rt_context *ctx, rt_grid_options *g, int letter, const char *name,
                             const char *v)
 {
-    int64_t *const numbers[] = {&g->world, NULL,       &g->tp,       &g->cp, &g->dp,
-                                &g->pp,    &g->ep,     &g->sharding, NULL,   &g->ulysses,
-                                NULL,      &g->window, NULL,         NULL,   &g->most};
+    int64_t *const numbers[] = {&g->world, NULL,         &g->tp,   &g->cp,      &g->dp, &g->pp,
+                                &g->ep,    &g->sharding, NULL,     &g->ulysses, NULL,   &g->window,
+                                NULL,      NULL,         &g->most, NULL};
     g->asked = true;
     if (numbers[letter - 1180] != NULL)
         return rt_option_int(ctx, name, v, 1, letter == 1194 ? INT64_C(1) << 40 : INT64_C(1) << 20,
@@ -249,6 +251,12 @@ static rt_status apply_grid(rt_context *ctx, rt_grid_options *g, int letter, con
         return RT_OK;
     case 1188:
         return rt_option_list(ctx, name, v, &g->levels, &g->n_levels);
+    case 1195:
+        g->double_ring = v;
+        return strcmp(v, "mindspeed") == 0 || strcmp(v, "loongtrain") == 0 ||
+                       strcmp(v, "loongtrain-interleaved") == 0
+                   ? RT_OK
+                   : rt_option_unknown(ctx, name, v, "mindspeed loongtrain loongtrain-interleaved");
     case 1190:
         g->cp_order = v;
         return strcmp(v, "ulysses-low") == 0 || strcmp(v, "ring-low") == 0
@@ -466,7 +474,7 @@ static rt_status apply(rt_context *ctx, rt_options *o, int letter, const char *n
         o->has_layout = true;
         return layout_check(ctx, name, v);
     default:
-        if (letter >= 1180 && letter < 1195)
+        if (letter >= 1180 && letter <= 1195)
             return apply_grid(ctx, &o->grid, letter, name, v);
         o->help = true;
         return RT_OK;

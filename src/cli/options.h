@@ -9,7 +9,7 @@ enum { RT_MAX_ARGUMENTS = 4096, RT_MAX_DECLARATIONS = 16 };
 /* What grid was asked for groups; 0: not said. */
 typedef struct {
     bool asked; /* a flag of the groups was given */
-    const char *order, *cp_order;
+    const char *order, *cp_order, *double_ring;
     int64_t world, tp, cp, dp, pp, ep, sharding, ulysses, window, most;
     int64_t *levels, n_levels, *lengths, n_lengths; /* lists: rt_alloc */
     bool hybrid;

@@ -110,6 +110,28 @@ rt_status rt_groups_double_ring(rt_context *ctx, const rt_groups *from, int64_t 
     return RT_OK;
 }
 
+rt_status rt_groups_interleave(rt_context *ctx, const rt_groups *from, int64_t window, rt_groups *out)
+{
+    for (int64_t g = 0; g < from->count; g++)
+        if (window < 1 || group_size(from, g) % 2 != 0 || group_size(from, g) / 2 % window != 0)
+            return rt_fail(
+                ctx, RT_ERR_ARG,
+                "the window is %lld; twice as much must divide the %lld ranks of an interleaved ring",
+                (long long)window, (long long)group_size(from, g));
+    rt_groups x;
+    RT_TRY(rt_groups_alloc(ctx, from->count, total(from), &x));
+    x.count = from->count;
+    for (int64_t g = 0; g < from->count; g++) {
+        for (int64_t i = 0; i < group_size(from, g); i++) {
+            const int64_t block = i / window / 2 * 2 * window, odd = i / window % 2;
+            x.ranks[from->first[g] + i] = from->ranks[from->first[g] + block + i % window * 2 + odd];
+        }
+        x.first[g + 1] = from->first[g + 1];
+    }
+    *out = x;
+    return RT_OK;
+}
+
 void rt_double_ring_order(int64_t n, int64_t window, int64_t me, int64_t *order)
 {
     const int64_t windows = n / window, w = me / window, j = me % window;
