@@ -29,6 +29,10 @@ for n in 1 2 3; do
     done
 done
 prints '0 point to point'
+for keep in yes no; do
+    fingerprints mpi 2 "$RINGTRUE" run in --plan ulysses:keep=$keep --ranks 2 --fingerprint --trace keep-$keep.json >keep-$keep.txt
+done
+cmp keep-yes.txt keep-no.txt || fail "what is kept has other bits than what is sent again"
 # A file that cannot be written is told by one process, and no other waits.
 expect 3 mpi 2 "$RINGTRUE" run in --plan ring --ranks 4 --trace no-such-folder/a.json
 says 'no-such-folder/a.json'
@@ -85,5 +89,19 @@ for n in (1, 2, 3):
         assert sum(steps.values()) == (8 if n > 1 else 0)
         assert transport != "p2p" or steps["p2p"] == sum(steps.values())
         assert transport != "collective" or steps["p2p"] == 0
+# Ulysses: the backward sends Q and KV again, or works on what the forward left
+slab = 96 * 16 * 8
+for keep in ("yes", "no"):
+    trace = json.load(open(f"keep-{keep}.json"))
+    sent = {}
+    for e in trace["traceEvents"]:
+        if e["ph"] == "b" and e["id"][0] == "s" and e["args"]["move"] >= 0:
+            key = e["args"]["pass"], e["name"].split()[0]
+            sent[key] = sent.get(key, 0) + e["args"]["bytes"]
+    assert sent[("forward", "Q")] == 2 * slab and sent[("forward", "KV")] == 4 * slab, sent
+    again = {} if keep == "yes" else {"Q": 2 * slab, "KV": 4 * slab}
+    assert {p: b for (way, p), b in sent.items() if way == "backward" and p in ("Q", "KV")} == again, sent
+    assert sent[("backward", "DQ")] == 2 * slab and sent[("backward", "DKV")] == 4 * slab, sent
+    assert trace["otherData"]["bytes"] == sum(sent.values()), sent
 PY
 python3 read.py || fail "the events of a trace"

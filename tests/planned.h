@@ -1,4 +1,4 @@
-/* planned.h: small problems, and plans of them that are made and proved. */
+/* planned.h: small problems, plans of them that are made and proved, and what these send. */
 #ifndef RT_TESTS_PLANNED_H
 #define RT_TESTS_PLANNED_H
 
@@ -41,6 +41,37 @@ static inline void made_reset(made *m)
 {
     rt_plan_reset(&m->plan);
     rt_layout_reset(&m->l);
+}
+
+static inline rt_counters plan_count(const rt_problem *p, const made *m, const rt_wire_sizes *w,
+                                     bool backward)
+{
+    rt_counters c;
+    rt_context ctx = {0};
+    t_assert_ok(&ctx, rt_plan_count(&ctx, backward ? &m->plan.backward : &m->plan.forward, p, &m->l, w,
+                                    backward, &c));
+    return c;
+}
+
+/* Bytes that every rank sends of a payload (the same on each, or the test fails). */
+static inline double sent(const rt_problem *p, const made *m, const rt_wire_sizes *w, bool backward,
+                          rt_payload y)
+{
+    rt_counters c = plan_count(p, m, w, backward);
+    const double bytes = c.sent[y][0];
+    for (int32_t r = 1; r < c.ranks; r++)
+        t_assert_bits_eq(c.sent[y][r], bytes);
+    rt_counters_reset(&c);
+    return bytes;
+}
+
+/* Of all payloads. */
+static inline double sent_all(const rt_problem *p, const made *m, const rt_wire_sizes *w, bool backward)
+{
+    double bytes = 0;
+    for (int y = 0; y < RT_PAYLOAD_COUNT; y++)
+        bytes += sent(p, m, w, backward, (rt_payload)y);
+    return bytes;
 }
 
 #endif

@@ -13,8 +13,10 @@ static const char *const variants[] = {"ring:backward=own-last",
                                        "all-gather:stride=1",
                                        "all-gather:form=rotate",
                                        "ulysses:heads=pad",
+                                       "ulysses:keep=no",
                                        "hybrid:ulysses=2,order=ring-low,backward=own-last",
                                        "hybrid:ulysses=2,window=2",
+                                       "hybrid:ulysses=2,keep=no",
                                        "groupcast:stages=2",
                                        "decode:join=ag-rs",
                                        "decode:join=a2a",
@@ -299,6 +301,130 @@ static void sum_overwrites(const bed *b, const rt_pass *pass, int backward)
                      (long long)sums);
 }
 
+/* ---- what stays from the forward to the backward ----------------------------------------------------- */
+
+/* The lists of held pieces of both passes are copies too. */
+static spoilt held_spoil(const bed *b, int backward)
+{
+    spoilt x = spoil(b, backward);
+    for (int pass = 0; pass < 2; pass++) {
+        rt_pass *of = pass ? &x.plan.backward : &x.plan.forward;
+        of->held = copy(of->held, of->n_held, sizeof *of->held);
+    }
+    return x;
+}
+
+static void held_drop(rt_pass *pass, int64_t i)
+{
+    memmove(&pass->held[i], &pass->held[i + 1], (size_t)(--pass->n_held - i) * sizeof *pass->held);
+}
+
+#define HELD_REFUSED(x, damage, index, ...)                                                                \
+    do {                                                                                                   \
+        rt_held *const held_[2] = {(x)->plan.forward.held, (x)->plan.backward.held};                       \
+        REFUSED(x, damage, index, __VA_ARGS__);                                                            \
+        free(held_[0]);                                                                                    \
+        free(held_[1]);                                                                                    \
+    } while (0)
+
+/* One pass says something else than the other. */
+static void held_differs(const bed *b, const rt_pass *pass, int backward)
+{
+    for (int64_t i = 0; i < pass->n_held && backward; i++) {
+        spoilt x = held_spoil(b, backward);
+        held_drop(&x.plan.forward, i);
+        HELD_REFUSED(&x, "not kept by the forward, piece", i, "not what the forward keeps");
+        x = held_spoil(b, backward);
+        held_drop(&x.plan.backward, i);
+        HELD_REFUSED(&x, "not held by the backward, piece", i, "not what the forward keeps",
+                     "and not held here");
+        x = held_spoil(b, backward);
+        x.plan.backward.held[i].rank = (pass->held[i].rank + 1) % 4;
+        HELD_REFUSED(&x, "held by another rank, piece", i, "not what the forward keeps");
+        x = held_spoil(b, backward);
+        x.plan.backward.held[i].buf++;
+        HELD_REFUSED(&x, "held in another buffer, piece", i, "not what the forward keeps");
+        x = held_spoil(b, backward);
+        x.plan.backward.held[i].piece.slot0++;
+        HELD_REFUSED(&x, "fewer rows held of piece", i, "not what the forward keeps");
+    }
+}
+
+/* Both say so, and it is not true, or not enough. */
+static void held_is_not_there(const bed *b, const rt_pass *pass, int backward)
+{
+    for (int64_t i = 0; i < pass->n_held && !backward; i++) {
+        const rt_held was = pass->held[i];
+        const struct {
+            const char *what, *words[2];
+            rt_held now;
+        } cases[] = {
+            {"a buffer that nothing came to, piece",
+             {"is not there for the backward", "it holds nothing"},
+             {was.payload, was.piece, was.rank, 40}},
+            {"at home, piece", {"the home of", "the home of"}, {was.payload, was.piece, was.rank, 0}},
+            {"a result, piece",
+             {"cannot be held", "cannot be held"},
+             {RT_PAYLOAD_STATE, was.piece, was.rank, was.buf}},
+            {"rank 4 for piece", {"ranks are 0 .. 3", "ranks are 0 .. 3"}, {was.payload, was.piece, 4, 1}},
+        };
+        for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+            spoilt x = held_spoil(b, 0);
+            x.plan.forward.held[i] = x.plan.backward.held[i] = cases[k].now;
+            HELD_REFUSED(&x, cases[k].what, i, cases[k].words[0], cases[k].words[1]);
+        }
+        /* all heads of the shard: more than came */
+        spoilt x = held_spoil(b, 0);
+        rt_piece *all[2] = {&x.plan.forward.held[i].piece, &x.plan.backward.held[i].piece};
+        for (int n = 0; n < 2; n++) {
+            all[n]->head0 = 0;
+            all[n]->head1 = was.payload == RT_PAYLOAD_Q ? b->p.heads_q : b->p.heads_kv;
+        }
+        HELD_REFUSED(&x, "more heads of piece", i, "it holds only some of these rows");
+        /* less than is read: the backward misses it */
+        x = held_spoil(b, 1);
+        held_drop(&x.plan.forward, i);
+        held_drop(&x.plan.backward, i);
+        HELD_REFUSED(&x, "neither, piece", i, "reads stale data");
+        x = held_spoil(b, 1);
+        x.plan.forward.held[i].piece.slot1--;
+        x.plan.backward.held[i].piece.slot1--;
+        HELD_REFUSED(&x, "a row less of piece", i, "reads stale data");
+    }
+}
+
+/* The forward lets something else land in that buffer: in its last step, when nobody reads it there any more. */
+static void held_is_overwritten(const bed *b, const rt_pass *pass, int backward)
+{
+    for (int64_t i = 0; i < pass->n_held && !backward; i++) {
+        const rt_held x = pass->held[i];
+        const int32_t other = (x.piece.shard + 1) % 4;
+        spoilt y = held_spoil(b, 0);
+        rt_move *last = &y.plan.forward.moves[y.plan.forward.n_moves++];
+        *last = (rt_move){x.payload, x.piece, other, x.rank, 0, x.buf, RT_PUT};
+        last->piece.shard = other;
+        y.plan.forward.steps[y.plan.forward.n_steps - 1].move1++;
+        char holds[32];
+        (void)snprintf(holds, sizeof holds, "it holds shard %d", (int)other);
+        HELD_REFUSED(&y, "overwritten, piece", i, holds);
+    }
+}
+
+static void what_is_held_falsely_is_named(void **state)
+{
+    (void)state;
+    each_pass(held_differs);
+    each_pass(held_is_not_there);
+    each_pass(held_is_overwritten);
+    bed b;
+    bed_make(&b, "ulysses"); /* or nothing was tried */
+    assert_int_equal(b.plan.forward.n_held, 2 * 4 * 3);
+    bed_reset(&b);
+    bed_make(&b, "hybrid:ulysses=2");
+    assert_int_equal(b.plan.forward.n_held, 2 * 4);
+    bed_reset(&b);
+}
+
 static void a_tile_missing_is_named(void **state)
 {
     (void)state;
@@ -337,7 +463,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tile_missing_is_named),  cmocka_unit_test(a_tile_twice_is_named),
         cmocka_unit_test(a_stale_piece_is_named),   cmocka_unit_test(a_move_dropped_is_named),
-        cmocka_unit_test(a_buffer_reused_is_named),
+        cmocka_unit_test(a_buffer_reused_is_named), cmocka_unit_test(what_is_held_falsely_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);
 }

@@ -1,25 +1,5 @@
-/* Orders, volumes, work and memory of the planners against published tables and closed forms. */
+/* Orders, work and memory of the planners against published tables and closed forms. */
 #include "planned.h"
-
-static rt_counters count(const rt_problem *p, const made *m, const rt_wire_sizes *w, bool backward)
-{
-    rt_counters c;
-    rt_context ctx = {0};
-    t_assert_ok(&ctx, rt_plan_count(&ctx, backward ? &m->plan.backward : &m->plan.forward, p, &m->l, w,
-                                    backward, &c));
-    return c;
-}
-
-/* Bytes that every rank sends of a payload (the same on each, or the test fails). */
-static double sent(const rt_problem *p, const made *m, const rt_wire_sizes *w, bool backward, rt_payload y)
-{
-    rt_counters c = count(p, m, w, backward);
-    const double bytes = c.sent[y][0];
-    for (int32_t r = 1; r < c.ranks; r++)
-        t_assert_bits_eq(c.sent[y][r], bytes);
-    rt_counters_reset(&c);
-    return bytes;
-}
 
 /* ---- orders ------------------------------------------------------------------------------------------ */
 
@@ -133,169 +113,6 @@ static void windows_start_ahead(void **state)
     made_reset(&m);
 }
 
-/* ---- volumes ----------------------------------------------------------------------------------------- */
-
-/* B 1, S 8192, P 4, 32 query heads, 8 key heads, d 128, 2 bytes. */
-static void message_sizes_match_the_frameworks(void **state)
-{
-    (void)state;
-    const rt_problem p = problem_make(8192, 8192, 32, 8, 128, RT_MASK_CAUSAL);
-    const rt_wire_sizes same = {2.0, 2.0, 2.0}, wide = {2.0, 4.0, 2.0};
-    const double m = 8388608.0;
-    static const struct {
-        const char *plan;
-        double kv, back_kv, dkv; /* in M */
-        bool wide;
-    } table[] = {{"ring:backward=own-last", 3, 3, 3, false}, /* TE, MindSpeed */
-                 {"ring", 3, 3, 8, true},                    /* PyTorch: gradients of 4 bytes */
-                 {"ring", 3, 3, 4, false},                   /* Paddle */
-                 {"ring:last-hop=yes", 4, 4, 8, true},       /* JAX */
-                 {"double-ring:window=2", 3, 3, 3, false},   /* MindSpeed */
-                 {"double-ring:window=2,order=loongtrain", 3, 3, 4, false}, /* LoongTrain */
-                 {"all-gather:form=chunks", 3, 3, 3, false},                /* TE */
-                 {"all-gather:stride=1", 3, 3, 3, false},                   /* llama3 */
-                 {"all-gather:form=rotate", 3, 3, 8, true}};                /* PyTorch */
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        made x = plan_make(&p, table[i].plan, RT_LAYOUT_ZIGZAG, 4);
-        const rt_wire_sizes *w = table[i].wide ? &wide : &same;
-        t_assert_bits_eq(sent(&p, &x, w, false, RT_PAYLOAD_KV), table[i].kv * m);
-        t_assert_bits_eq(sent(&p, &x, w, true, RT_PAYLOAD_KV), table[i].back_kv * m);
-        t_assert_bits_eq(sent(&p, &x, w, true, RT_PAYLOAD_DKV), table[i].dkv * m);
-        made_reset(&x);
-    }
-    /* all-to-all forward: 3/4 of Q, K, V and O; a STATE has its LSE too, 4 bytes a row */
-    made x = plan_make(&p, "ulysses", RT_LAYOUT_ZIGZAG, 4);
-    const double rows = 3.0 * 2048.0 * 8.0;
-    t_assert_bits_eq(sent(&p, &x, &same, false, RT_PAYLOAD_Q) + sent(&p, &x, &same, false, RT_PAYLOAD_KV) +
-                         sent(&p, &x, &same, false, RT_PAYLOAD_STATE) - 4.0 * rows,
-                     31457280.0);
-    made_reset(&x);
-}
-
-/* MiB sent per rank, S = 131072, 32/8 heads, D = 128, 2 bytes: computed at S / 64 and multiplied, since all of it
- * grows as S. */
-static void volumes_match_the_worked_table(void **state)
-{
-    (void)state;
-    static const struct {
-        int32_t ranks;
-        double ring, dkv, q, partials, ulysses;
-    } table[] = {{2, 256, 1024, 512, 520, 640},
-                 {4, 384, 1024, 768, 780, 480},
-                 {8, 448, 1024, 896, 910, 280},
-                 {16, 480, 1024, 960, 975, 180}};
-    const rt_problem p = problem_make(2048, 2048, 32, 8, 128, RT_MASK_CAUSAL);
-    const rt_wire_sizes w = {2.0, 4.0, 2.0}, same = {2.0, 2.0, 2.0};
-    const double mib = 1048576.0 / 64.0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        const int32_t ranks = table[i].ranks;
-        made ring = plan_make(&p, "ring", RT_LAYOUT_ZIGZAG, ranks),
-             pass_q = plan_make(&p, "pass-q", RT_LAYOUT_ZIGZAG, ranks),
-             ulysses = plan_make(&p, "ulysses", RT_LAYOUT_ZIGZAG, ranks);
-        t_assert_bits_eq(sent(&p, &ring, &w, false, RT_PAYLOAD_KV), table[i].ring * mib);
-        t_assert_bits_eq(sent(&p, &ring, &w, true, RT_PAYLOAD_DKV), table[i].dkv * mib);
-        t_assert_bits_eq(sent(&p, &pass_q, &w, false, RT_PAYLOAD_Q), table[i].q * mib);
-        t_assert_bits_eq(sent(&p, &pass_q, &w, false, RT_PAYLOAD_STATE), table[i].partials * mib);
-        const double heads_away = (double)(ranks - 1) * 2048.0 / ranks * 32.0 / ranks; /* rows of a STATE */
-        t_assert_bits_eq(sent(&p, &ulysses, &w, false, RT_PAYLOAD_Q) +
-                             sent(&p, &ulysses, &w, false, RT_PAYLOAD_KV) +
-                             sent(&p, &ulysses, &w, false, RT_PAYLOAD_STATE) - 4.0 * heads_away,
-                         table[i].ulysses * mib);
-        /* and back again: dO in; dQ, dK, dV out; a DO has LSE and delta too, 8 bytes a row */
-        t_assert_bits_eq(sent(&p, &ulysses, &same, true, RT_PAYLOAD_DO) - 8.0 * heads_away +
-                             sent(&p, &ulysses, &same, true, RT_PAYLOAD_DQ) +
-                             sent(&p, &ulysses, &same, true, RT_PAYLOAD_DKV),
-                         table[i].ulysses * mib);
-        made_reset(&ring);
-        made_reset(&pass_q);
-        made_reset(&ulysses);
-    }
-}
-
-/* USP at P = 8, u x r: MiB of the all-to-alls and of the ring; both rank orders. */
-static void hybrid_volumes_match_the_worked_table(void **state)
-{
-    (void)state;
-    static const struct {
-        int u;
-        double exchange, ring;
-    } table[] = {{1, 0, 448}, {2, 160, 192}, {4, 240, 64}, {8, 280, 0}};
-    const rt_problem p = problem_make(2048, 2048, 32, 8, 128, RT_MASK_CAUSAL);
-    const rt_wire_sizes w = {2.0, 2.0, 2.0};
-    const double mib = 1048576.0 / 64.0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        for (int low = 0; low < 2; low++) {
-            char name[64];
-            (void)snprintf(name, sizeof name, "hybrid:ulysses=%d,order=%s", table[i].u,
-                           low ? "ring-low" : "ulysses-low");
-            made m = plan_make(&p, name, RT_LAYOUT_ZIGZAG, 8);
-            const double u = table[i].u, rows = (u - 1.0) * 256.0 * 32.0 / u;
-            const double kv = (u - 1.0) * 256.0 * 8.0 / u * 512.0; /* of the all-to-all */
-            t_assert_bits_eq(sent(&p, &m, &w, false, RT_PAYLOAD_Q) + kv +
-                                 sent(&p, &m, &w, false, RT_PAYLOAD_STATE) - 4.0 * rows,
-                             table[i].exchange * mib);
-            t_assert_bits_eq(sent(&p, &m, &w, false, RT_PAYLOAD_KV) - kv, table[i].ring * mib);
-            made_reset(&m);
-        }
-}
-
-/* Double ring at P = 8: of 448 MiB, what goes between windows. */
-static void bytes_between_windows_match_the_worked_table(void **state)
-{
-    (void)state;
-    static const struct {
-        int window;
-        double across;
-    } table[] = {{1, 448}, {2, 192}, {4, 64}, {8, 0}};
-    const rt_problem p = problem_make(2048, 2048, 32, 8, 128, RT_MASK_CAUSAL);
-    const rt_wire_sizes w = {2.0, 2.0, 2.0};
-    const double mib = 1048576.0 / 64.0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        char name[64];
-        double across[8];
-        rt_context ctx = {0};
-        (void)snprintf(name, sizeof name, "double-ring:window=%d", table[i].window);
-        made m = plan_make(&p, name, RT_LAYOUT_ZIGZAG, 8);
-        t_assert_ok(&ctx, rt_plan_sent_across(&ctx, &m.plan.forward, &p, 8, &w, table[i].window, across));
-        for (int r = 0; r < 8; r++)
-            t_assert_bits_eq(across[r], table[i].across * mib);
-        t_assert_bits_eq(sent(&p, &m, &w, false, RT_PAYLOAD_KV), 448.0 * mib);
-        t_assert_status(&ctx, rt_plan_sent_across(&ctx, &m.plan.forward, &p, 8, &w, 0, across), RT_ERR_ARG);
-        made_reset(&m);
-    }
-}
-
-/* A causal mask over contiguous shards needs half of the ring's KV, and of DKV (with what comes straight home). */
-static void needed_moves_are_half_in_a_causal_ring(void **state)
-{
-    (void)state;
-    const rt_wire_sizes w = {2.0, 2.0, 2.0};
-    for (int32_t ranks = 2; ranks <= 8; ranks++)
-        for (int way = 0; way < 2; way++) {
-            const rt_problem p = problem_make(8 * ranks, 8 * ranks, 2, 1, 4, RT_MASK_CAUSAL);
-            made m = plan_make(&p, way ? "ring:move=needed,backward=own-last" : "ring:move=needed",
-                               RT_LAYOUT_CONTIGUOUS, ranks);
-            rt_counters f = count(&p, &m, &w, false), b = count(&p, &m, &w, true);
-            double kv = 0, back = 0, dkv = 0;
-            for (int32_t r = 0; r < ranks; r++) {
-                kv += f.sent[RT_PAYLOAD_KV][r];
-                back += b.sent[RT_PAYLOAD_KV][r];
-                dkv += b.sent[RT_PAYLOAD_DKV][r];
-            }
-            const double shard = 8.0 * 8.0 * 2.0, half = (double)(ranks * (ranks - 1) / 2) * shard;
-            t_assert_bits_eq(kv, half);
-            /* the way back: each passes through ranks that do not need it, on to those that do */
-            t_assert_bits_eq(back, way ? (double)(ranks * (ranks - 1) - ranks * (ranks - 1) / 2 +
-                                                  (ranks - 1) * (ranks - 2) / 2) *
-                                             shard
-                                       : half);
-            t_assert_bits_eq(dkv, way ? half : half + (double)(ranks - 1) * shard);
-            rt_counters_reset(&f);
-            rt_counters_reset(&b);
-            made_reset(&m);
-        }
-}
-
 /* ---- work -------------------------------------------------------------------------------------------- */
 
 /* Causal pairs per rank of 16 tokens: contiguous, zigzag, striped; every planner that leaves queries at home. */
@@ -324,7 +141,7 @@ static void causal_work_matches_the_table(void **state)
                 const rt_problem p =
                     problem_make(16 * table[i].ranks, 16 * table[i].ranks, 1, 1, 4, RT_MASK_CAUSAL);
                 made m = plan_make(&p, plans[k], (rt_layout_kind)kind, table[i].ranks);
-                rt_counters c = count(&p, &m, &w, false);
+                rt_counters c = plan_count(&p, &m, &w, false);
                 for (int32_t r = 0; r < table[i].ranks; r++)
                     assert_int_equal(c.pairs[r], table[i].w[kind][r]);
                 rt_counters_reset(&c);
@@ -343,8 +160,8 @@ static void work_per_step_and_idle_slots_match_closed_forms(void **state)
         made z = plan_make(&p, "ring", RT_LAYOUT_ZIGZAG, ranks),
              c = plan_make(&p, "ring", RT_LAYOUT_CONTIGUOUS, ranks),
              u = plan_make(&p, "ulysses", RT_LAYOUT_CONTIGUOUS, ranks);
-        rt_counters of_z = count(&p, &z, &w, false), of_c = count(&p, &c, &w, false),
-                    of_u = count(&p, &u, &w, true);
+        rt_counters of_z = plan_count(&p, &z, &w, false), of_c = plan_count(&p, &c, &w, false),
+                    of_u = plan_count(&p, &u, &w, true);
         for (int64_t s = 0; s < ranks; s++)
             for (int32_t r = 0; r < ranks; r++) {
                 assert_int_equal(of_z.step_pairs[s * ranks + r],
@@ -390,7 +207,7 @@ static void hybrid_shard_orders_are_balanced(void **state)
         t_assert_ok(&ctx, rt_plan_create(&ctx, cases[i][1], &p, &m.l, &m.plan));
         t_assert_ok(&ctx, rt_plan_verify(&ctx, &m.plan, &p, &m.l));
         for (int backward = 0; backward < 2; backward++) {
-            rt_counters c = count(&p, &m, &w, backward);
+            rt_counters c = plan_count(&p, &m, &w, backward);
             for (int64_t s = 0; s < c.steps; s++)
                 for (int32_t r = 1; r < 8; r++)
                     assert_int_equal(c.step_pairs[s * 8 + r], c.step_pairs[s * 8]);
@@ -425,7 +242,7 @@ static void partials_match_closed_forms(void **state)
     const rt_wire_sizes w = {2.0, 2.0, 2.0};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         made m = plan_make(&p, table[i].plan, RT_LAYOUT_ZIGZAG, 8);
-        rt_counters c = count(&p, &m, &w, false);
+        rt_counters c = plan_count(&p, &m, &w, false);
         assert_int_equal(c.max_partials, table[i].most);
         rt_counters_reset(&c);
         made_reset(&m);
@@ -497,7 +314,7 @@ static void peak_elements_match_closed_forms(void **state)
                      {"pass-q", (ranks - 1) * t * hq * (d + 1), ranks - 1}};
         for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
             made m = plan_make(&p, table[i].plan, RT_LAYOUT_CONTIGUOUS, ranks);
-            rt_counters c = count(&p, &m, &w, false);
+            rt_counters c = plan_count(&p, &m, &w, false);
             for (int32_t r = 0; r < ranks; r++) {
                 int64_t want = table[i].elements, buffers = table[i].buffers;
                 if (i ==
@@ -513,6 +330,49 @@ static void peak_elements_match_closed_forms(void **state)
             rt_counters_reset(&c);
             made_reset(&m);
         }
+    }
+}
+
+/* What stays from the forward to the backward, and is held in both: Q and KV of the rank's heads.  In a ring between
+ * groups it is there besides the KV that travels. */
+static void what_is_kept_matches_closed_forms(void **state)
+{
+    (void)state;
+    const rt_wire_sizes w = {2.0, 2.0, 2.0};
+    for (int32_t ranks = 2; ranks <= 8; ranks++) {
+        const int64_t t = 8, hq = 2 * ranks, hkv = ranks, d = 4, away = (ranks - 1) * t;
+        const rt_problem p = problem_make(t * ranks, t * ranks, hq, hkv, d, RT_MASK_FULL);
+        for (int again = 0; again < 2; again++) {
+            made m = plan_make(&p, again ? "ulysses:keep=no" : "ulysses", RT_LAYOUT_CONTIGUOUS, ranks);
+            rt_counters f = plan_count(&p, &m, &w, false), b = plan_count(&p, &m, &w, true);
+            assert_int_equal(m.plan.backward.n_held, again ? 0 : 2 * ranks * (ranks - 1));
+            for (int32_t r = 0; r < ranks; r++) {
+                const int64_t kept = away * (hq + 2 * hkv) * d / ranks;
+                assert_int_equal(f.held[r], again ? 0 : kept);
+                assert_int_equal(b.held[r], again ? 0 : kept);
+                assert_int_equal(f.elements[r], kept + away * hq * (d + 1) / ranks);
+                /* a DO has LSE and delta, DQ and DKV are as large as Q and KV */
+                assert_int_equal(b.elements[r], 2 * kept + away * hq * (d + 2) / ranks);
+            }
+            rt_counters_reset(&f);
+            rt_counters_reset(&b);
+            made_reset(&m);
+        }
+    }
+    const rt_problem p = problem_make(64, 64, 8, 4, 4, RT_MASK_FULL);
+    for (int backward = 0; backward < 2; backward++) {
+        made keep = plan_make(&p, "hybrid:ulysses=2", RT_LAYOUT_CONTIGUOUS, 8),
+             again = plan_make(&p, "hybrid:ulysses=2,keep=no", RT_LAYOUT_CONTIGUOUS, 8);
+        rt_counters x = plan_count(&p, &keep, &w, backward), y = plan_count(&p, &again, &w, backward);
+        for (int32_t r = 0; r < 8; r++) {
+            assert_int_equal(x.held[r], 8 * (4 * 4 + 2 * 8));
+            /* its own group's KV is not needed after the first step; in the backward that is so either way */
+            assert_int_equal(x.elements[r] - y.elements[r], backward ? 0 : 8 * 2 * 8);
+        }
+        rt_counters_reset(&x);
+        rt_counters_reset(&y);
+        made_reset(&keep);
+        made_reset(&again);
     }
 }
 
@@ -620,6 +480,8 @@ static void bad_parameters_are_refused(void **state)
     refused("all-gather:form=rotate,stride=1", 4, "no stride");
     refused("all-gather:order=up", 4, "form=rotate");
     refused("ulysses:heads", 4, "heads");
+    refused("ulysses:keep=maybe", 4, "keep is \"maybe\"; it is one of yes, no");
+    refused("hybrid:keep=1", 4, "keep is \"1\"; it is one of yes, no");
 }
 
 int main(void)
@@ -628,17 +490,13 @@ int main(void)
         cmocka_unit_test(kv_orders_match_the_tables),
         cmocka_unit_test(rings_between_windows_match_the_table),
         cmocka_unit_test(windows_start_ahead),
-        cmocka_unit_test(message_sizes_match_the_frameworks),
-        cmocka_unit_test(volumes_match_the_worked_table),
-        cmocka_unit_test(hybrid_volumes_match_the_worked_table),
-        cmocka_unit_test(bytes_between_windows_match_the_worked_table),
-        cmocka_unit_test(needed_moves_are_half_in_a_causal_ring),
         cmocka_unit_test(causal_work_matches_the_table),
         cmocka_unit_test(work_per_step_and_idle_slots_match_closed_forms),
         cmocka_unit_test(hybrid_shard_orders_are_balanced),
         cmocka_unit_test(partials_match_closed_forms),
         cmocka_unit_test(chunk_calls_see_one_run_of_keys),
         cmocka_unit_test(peak_elements_match_closed_forms),
+        cmocka_unit_test(what_is_kept_matches_closed_forms),
         cmocka_unit_test(heads_are_dealt_as_described),
         cmocka_unit_test(the_longest_comes_first),
         cmocka_unit_test(bad_parameters_are_refused),

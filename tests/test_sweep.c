@@ -333,9 +333,32 @@ static void every_plan_gives_the_same_bits(void **state)
 
 /* ---- the proof --------------------------------------------------------------------------------------- */
 
-/* One number of one tile, move or step of a plan, changed. */
+/* One number of what stays for the backward, in one pass or (then it may be right) in both. */
+static void held_spoil(uint64_t *seed, rt_plan *plan)
+{
+    const int64_t i = pick(seed, 0, plan->backward.n_held - 1), n = pick(seed, 0, 6),
+                  passes = pick(seed, 1, 8);
+    const int32_t by = pick(seed, 0, 1) == 0 ? 1 : -1;
+    for (int k = 0; k < 2; k++) {
+        rt_held *x = k == 0 ? &plan->forward.held[i] : &plan->backward.held[i];
+        int32_t *const small[] = {&x->rank, &x->buf, &x->piece.shard};
+        int64_t *const large[] = {&x->piece.slot0, &x->piece.slot1, &x->piece.head0, &x->piece.head1};
+        if (passes < 3 && passes != k + 1)
+            continue;
+        if (n < 3)
+            *small[n] += by;
+        else
+            *large[n - 3] += by;
+    }
+}
+
+/* One number of one tile, move, held piece or step of a plan, changed. */
 static void plan_spoil(uint64_t *seed, rt_plan *plan)
 {
+    if (plan->backward.n_held > 0 && pick(seed, 0, 2) == 0) {
+        held_spoil(seed, plan);
+        return;
+    }
     rt_pass *pass = pick(seed, 0, 1) == 0 ? &plan->forward : &plan->backward;
     const int32_t by = pick(seed, 0, 1) == 0 ? 1 : -1;
     if (pick(seed, 0, 1) == 0 && pass->n_tiles > 0) {

@@ -2,7 +2,8 @@
  *
  *  Each rank has, per payload, numbered buffers.  Buffer 0 is the rank's home: before the pass it holds
  *  the rank's own Q, KV (and DO in the backward) and, for results, it receives them: STATE (forward),
- *  DQ and DKV (backward).  Buffers 1, 2, .. are for what travels.
+ *  DQ and DKV (backward).  Buffers 1, 2, .. are for what travels; they are empty when a pass begins, but for what
+ *  the backward holds from the forward (rt_held).
  *
  *  Within a step: moves read their source as it stands at the start of the step and are in flight while
  *  the tiles compute; they land at its end, in the order of the listing.  A tile writes while moves are
@@ -77,11 +78,22 @@ typedef struct {
     int64_t move0, move1; /**< range in the pass's moves */
 } rt_step;
 
+/** Rows of Q or KV that came to a travelling buffer of a rank in the forward and stay there for the backward, as what
+ *  autograd saves: they need not be sent again. */
 typedef struct {
-    int64_t n_steps, n_tiles, n_moves;
+    rt_payload payload; /**< Q or KV */
+    rt_piece piece;
+    int32_t rank, buf; /**< buf >= 1: what is at home stays there anyway */
+} rt_held;
+
+/** Forward: `held` is what its ranks keep when it has ended.  Backward: the same list, what they have besides their
+ *  homes when it begins. */
+typedef struct {
+    int64_t n_steps, n_tiles, n_moves, n_held;
     rt_step *steps;
     rt_tile *tiles;
     rt_move *moves;
+    rt_held *held;
 } rt_pass;
 
 typedef struct {
@@ -119,9 +131,9 @@ rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p,
 void rt_plan_reset(rt_plan *plan);
 
 /** Prove the plan: every visible (query, key, head) computed exactly once forward and once backward; a
- *  rank reads only what it holds at that moment; every STATE, DQ and DKV ends, complete, in
- *  buffer 0 of its owner; no buffer is overwritten while it is read or in flight.  RT_ERR_FORMAT,
- *  with the step, the rank and the damage named, when one fails. */
+ *  rank reads only what it holds at that moment; what the backward holds from the forward is there when that has
+ *  ended; every STATE, DQ and DKV ends, complete, in buffer 0 of its owner; no buffer is overwritten while it is
+ *  read or in flight.  RT_ERR_FORMAT, with the step, the rank and the damage named, when one fails. */
 rt_status rt_plan_verify(rt_context *ctx, const rt_plan *plan, const rt_problem *p,
                          const rt_layout *l) RT_NODISCARD;
 
@@ -144,6 +156,7 @@ typedef struct {
     int64_t *buffers; /**< largest number of travelling buffers (KV, Q, DO, DQ, DKV, STATE) held */
     int64_t
         *elements; /**< largest number of elements in them; a row of a STATE is Dv + 1, of a DO Dv + 2 */
+    int64_t *held; /**< of which Q and KV that stay from the forward to the backward, elements */
     int64_t *step_pairs;    /**< (steps, P): pairs of each rank in each step, as in `pairs` */
     int64_t slots;          /**< P times the steps in which somebody computes */
     int64_t idle_slots;     /**< of which a rank has nothing to compute in */

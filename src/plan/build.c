@@ -65,6 +65,20 @@ rt_status rt_builder_send(rt_context *ctx, rt_builder *b, rt_payload payload, rt
     return rt_builder_move(ctx, b, &move);
 }
 
+rt_status rt_builder_hold(rt_context *ctx, rt_builder *b, rt_payload payload, rt_piece piece, int32_t rank,
+                          int32_t buf)
+{
+    rt_pass *pass = &b->pass;
+    if (piece.slot0 >= piece.slot1 || piece.head0 >= piece.head1)
+        return RT_OK;
+    rt_held *held = array_grow(ctx, pass->held, pass->n_held, &b->cap_held, sizeof *held);
+    if (held == NULL)
+        return RT_ERR_NOMEM;
+    pass->held = held;
+    pass->held[pass->n_held++] = (rt_held){payload, piece, rank, buf};
+    return RT_OK;
+}
+
 /* A tile of the last step with what decides its place. */
 typedef struct {
     rt_tile tile;
@@ -144,6 +158,7 @@ void rt_pass_reset(rt_pass *pass)
     rt_free(pass->steps);
     rt_free(pass->tiles);
     rt_free(pass->moves);
+    rt_free(pass->held);
     memset(pass, 0, sizeof *pass);
 }
 

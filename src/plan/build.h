@@ -8,7 +8,7 @@
 /* A pass under construction; zero is empty. */
 typedef struct {
     rt_pass pass;
-    int64_t cap_steps, cap_tiles, cap_moves;
+    int64_t cap_steps, cap_tiles, cap_moves, cap_held;
 } rt_builder;
 
 /* Begin the next step; the tiles and moves that follow belong to it. */
@@ -18,6 +18,9 @@ rt_status rt_builder_move(rt_context *ctx, rt_builder *b, const rt_move *move) R
 /* A move of `piece`, unless it has no slots or no heads. */
 rt_status rt_builder_send(rt_context *ctx, rt_builder *b, rt_payload payload, rt_piece piece, int32_t from,
                           int32_t to, int32_t src_buf, int32_t dst_buf, rt_how how) RT_NODISCARD;
+/* `piece` stays in that buffer from the forward to the backward (said in both passes), unless it is empty. */
+rt_status rt_builder_hold(rt_context *ctx, rt_builder *b, rt_payload payload, rt_piece piece, int32_t rank,
+                          int32_t buf) RT_NODISCARD;
 /* Within the last step: ranks ascending; of a rank the call with the most pairs (over its heads) first, of a
  * call the tile with the most; what is equal keeps its order.  Calls are then numbered as they stand. */
 rt_status rt_builder_longest_first(rt_context *ctx, rt_builder *b) RT_NODISCARD;

@@ -15,6 +15,7 @@ void rt_counters_reset(rt_counters *c)
     rt_free(c->messages);
     rt_free(c->buffers);
     rt_free(c->elements);
+    rt_free(c->held);
     rt_free(c->step_pairs);
     memset(c, 0, sizeof *c);
 }
@@ -24,13 +25,14 @@ static rt_status counters_alloc(rt_context *ctx, int64_t steps, int32_t ranks, r
     c->ranks = ranks;
     c->steps = steps;
     c->elements = rt_calloc(ctx, ranks, sizeof *c->elements);
+    c->held = rt_calloc(ctx, ranks, sizeof *c->held);
     c->step_pairs = rt_calloc(ctx, steps, (size_t)ranks * sizeof *c->step_pairs);
     c->pairs = rt_calloc(ctx, ranks, sizeof *c->pairs);
     c->flops = rt_calloc(ctx, ranks, sizeof *c->flops);
     c->messages = rt_calloc(ctx, ranks, sizeof *c->messages);
     c->buffers = rt_calloc(ctx, ranks, sizeof *c->buffers);
     bool ok = c->pairs != NULL && c->flops != NULL && c->messages != NULL && c->buffers != NULL &&
-              c->elements != NULL && c->step_pairs != NULL;
+              c->elements != NULL && c->held != NULL && c->step_pairs != NULL;
     for (int k = 0; k < RT_PAYLOAD_COUNT; k++) {
         c->sent[k] = rt_calloc(ctx, ranks, sizeof *c->sent[k]);
         ok = ok && c->sent[k] != NULL;
@@ -109,6 +111,17 @@ static void traffic_count(const rt_pass *pass, const rt_problem *p, const rt_wir
             continue;
         c->sent[m->payload][m->from] += move_bytes(m, p, w);
         c->messages[m->from]++;
+    }
+}
+
+/* Elements of what stays from the forward to the backward. */
+static void held_count(const rt_pass *pass, const rt_problem *p, rt_counters *c)
+{
+    for (int64_t i = 0; i < pass->n_held; i++) {
+        const rt_held *x = &pass->held[i];
+        const int64_t rows =
+            (x->piece.slot1 - x->piece.slot0) * (x->piece.head1 - x->piece.head0) * p->batch;
+        c->held[x->rank] += rows * (x->payload == RT_PAYLOAD_KV ? p->dim + p->dim_v : p->dim);
     }
 }
 
@@ -200,6 +213,7 @@ rt_status rt_plan_count(rt_context *ctx, const rt_pass *pass, const rt_problem *
         goto reset_counters;
     work_count(pass, p, backward, &c);
     traffic_count(pass, p, w, &c);
+    held_count(pass, p, &c);
     status = partials_count(ctx, pass, p, l, &c);
     if (status != RT_OK)
         goto reset_counters;

@@ -370,6 +370,48 @@ static rt_status homes_fill(const symbolic *s)
     return RT_OK;
 }
 
+/* And in the backward what they hold from the forward. */
+static rt_status held_fill(const symbolic *s)
+{
+    char text[RT_PIECE_TEXT];
+    for (int64_t k = 0; k < s->pass->n_held && s->backward; k++) {
+        const rt_held *x = &s->pass->held[k];
+        buffer *b = buffer_get(s, x->payload, x->rank, x->buf);
+        RT_TRY(buffer_open(s, x->payload, b));
+        if (b->held > 0 && b->shard != x->piece.shard)
+            return rt_fail(s->ctx, RT_ERR_FORMAT,
+                           "%s rank %d: held piece %lld, %s, shares buffer %d with shard %d", s->name,
+                           (int)x->rank, (long long)k, rt_piece_text(text, x->payload, &x->piece),
+                           (int)x->buf, (int)b->shard);
+        b->shard = x->piece.shard;
+        rt_cells c = rt_grid_cells(&s->grid, &x->piece);
+        FOR_CELLS(c, i)
+        {
+            b->held += b->cells[i].count == 0;
+            b->cells[i].count = 1;
+        }
+    }
+    return RT_OK;
+}
+
+/* After the forward, what is kept for the backward has come and was not overwritten. */
+static rt_status held_check(const symbolic *s)
+{
+    char text[RT_PIECE_TEXT], holding[64];
+    for (int64_t k = 0; k < s->pass->n_held && !s->backward; k++) {
+        const rt_held *x = &s->pass->held[k];
+        const buffer *b = buffer_get(s, x->payload, x->rank, x->buf);
+        if (!buffer_has(s, b, &x->piece))
+            return rt_fail(
+                s->ctx, RT_ERR_FORMAT,
+                "%s rank %d: held piece %lld is not there for the backward: when the %s has ended, "
+                "%s should be in buffer %d; %s",
+                s->name, (int)x->rank, (long long)k, s->name, rt_piece_text(text, x->payload, &x->piece),
+                (int)x->buf, holding_text(holding, b, x->piece.shard));
+    }
+    return RT_OK;
+}
+
 static rt_status expected_create(symbolic *s)
 {
     for (int side = 0; side < 2; side++) {
@@ -407,10 +449,12 @@ static rt_status symbolic_execute(symbolic *s)
 {
     RT_TRY(buffers_create(s));
     RT_TRY(homes_fill(s));
+    RT_TRY(held_fill(s));
     RT_TRY(expected_create(s));
     RT_TRY(flight_create(s));
     for (s->step = 0; s->step < s->pass->n_steps; s->step++)
         RT_TRY(step_execute(s));
+    RT_TRY(held_check(s));
     for (int32_t r = 0; r < s->l->ranks; r++) {
         RT_TRY(home_check(s, s->backward ? RT_PAYLOAD_DQ : RT_PAYLOAD_STATE, r));
         if (s->backward)

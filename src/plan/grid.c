@@ -65,6 +65,8 @@ rt_status rt_grid_create(rt_context *ctx, const rt_pass *pass, const rt_problem 
     }
     for (int64_t i = 0; i < pass->n_moves; i++)
         grid_mark(&g, &pass->moves[i].piece);
+    for (int64_t i = 0; i < pass->n_held; i++)
+        grid_mark(&g, &pass->held[i].piece);
     for (int s = 0; s < 2; s++) {
         for (int32_t r = 0; r < l->ranks; r++) {
             int64_t cells = grid_number(slot_row(&g, (rt_side)s, r), rt_layout_count(l, (rt_side)s, r)) *
@@ -156,6 +158,11 @@ rt_status rt_buffer_table_create(rt_context *ctx, const rt_pass *pass, const rt_
         int64_t from = rt_buffer_row(l, m->payload, m->from), to = rt_buffer_row(l, m->payload, m->to);
         most[from] = m->src_buf > most[from] ? m->src_buf : most[from];
         most[to] = m->dst_buf > most[to] ? m->dst_buf : most[to];
+    }
+    for (int64_t i = 0; i < pass->n_held; i++) {
+        const rt_held *x = &pass->held[i];
+        const int64_t row = rt_buffer_row(l, x->payload, x->rank);
+        most[row] = x->buf > most[row] ? x->buf : most[row];
     }
     for (int64_t row = 0; row < rows; row++)
         first[row + 1] += first[row] + 1;

@@ -1,6 +1,6 @@
 /* Hybrid of Ulysses and ring (USP, 2D attention): P = u x r ranks.  Inside a group of u ranks an all-to-all trades
- * tokens for heads; the r groups are a ring, lane by lane; an all-to-all trades back.  The ring may be a
- * double one.  Which tokens a rank owns is the layout's affair, so every program's shard order works. */
+ * tokens for heads; the r groups are a ring, lane by lane; an all-to-all trades back.  The backward keeps what the
+ * all-to-all brought, and goes round again.  The ring may be a double one.  Which tokens a rank owns is the layout's affair, so every program's shard order works. */
 #include "plan/rotate.h"
 
 const rt_plan_parameter rt_hybrid_parameters[] = {
@@ -13,6 +13,9 @@ const rt_plan_parameter rt_hybrid_parameters[] = {
     {"backward", "own-first | own-last",
      "the same round again (default), or the way back, which ends with the group's own shards"},
     {"move", "all | needed", "KV and DKV make every hop (default), or none that no tile needs"},
+    {"keep", "yes | no",
+     "the backward begins with the Q and KV that the forward's all-to-all brought "
+     "(default), or they are sent again"},
     {NULL, NULL, NULL}};
 
 rt_status rt_plan_hybrid(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
@@ -21,20 +24,22 @@ rt_status rt_plan_hybrid(rt_context *ctx, const rt_problem *p, const rt_layout *
     static const char *const orders[] = {"ulysses-low", "ring-low", NULL},
                              *const deals[] = {"spread", "pad", NULL},
                              *const ways[] = {"own-first", "own-last", NULL},
-                             *const moves[] = {"all", "needed", NULL};
+                             *const moves[] = {"all", "needed", NULL}, *const keeps[] = {"yes", "no", NULL};
     int64_t lanes, window;
-    int order, deal, way, move;
+    int order, deal, way, move, keep;
     RT_TRY(rt_plan_option_divisor(ctx, o, "ulysses", l->ranks, 0, &lanes));
     RT_TRY(rt_plan_option_divisor(ctx, o, "window", l->ranks / lanes, 1, &window));
     RT_TRY(rt_plan_option_choice(ctx, o, "order", orders, 0, &order));
     RT_TRY(rt_plan_option_choice(ctx, o, "heads", deals, RT_HEADS_SPREAD, &deal));
     RT_TRY(rt_plan_option_choice(ctx, o, "backward", ways, 0, &way));
     RT_TRY(rt_plan_option_choice(ctx, o, "move", moves, 0, &move));
+    RT_TRY(rt_plan_option_choice(ctx, o, "keep", keeps, 0, &keep));
     const rt_rotation x = {.lanes = (int32_t)lanes,
                            .strided = order == 1,
                            .deal = (rt_head_deal)deal,
                            .window = (int32_t)window,
                            .own_last = way == 1,
-                           .needed = move == 1};
+                           .needed = move == 1,
+                           .keep = keep == 0};
     return rt_plan_rotation(ctx, p, l, &x, out);
 }

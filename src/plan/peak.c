@@ -1,7 +1,8 @@
 /* What travels and is held besides the ranks' own shards: how many buffers, and how many elements, at most.
  *
  * Row by row (cell by cell of the grid): Q, KV and DO are held from their landing to their last reading: going
- * backward in time, a reading begins the interval and a landing ends it.  Results are held from the first
+ * backward in time, a reading begins the interval and a landing ends it; what stays from the forward to the backward
+ * is read after the one and landed before the other.  Results are held from the first
  * writing until they are moved away: that is seen going forward. */
 #include "plan/grid.h"
 
@@ -116,8 +117,20 @@ static void count_live(const tenancy *h, int64_t t)
     }
 }
 
+/* What stays for the backward is held when the forward ends, and when the backward begins. */
+static rt_status note_kept(const tenancy *h, event what, int64_t t)
+{
+    for (int64_t i = 0; i < h->pass->n_held; i++) {
+        const rt_held *x = &h->pass->held[i];
+        RT_TRY(note(h, what, t, x->payload, x->rank, x->buf, &x->piece));
+    }
+    return RT_OK;
+}
+
 static rt_status inputs(const tenancy *h)
 {
+    if (h->pass->n_steps > 0 && !h->backward)
+        RT_TRY(note_kept(h, BEGIN, h->pass->n_steps - 1));
     for (int64_t t = h->pass->n_steps - 1; t >= 0; t--) {
         const rt_step *step = &h->pass->steps[t];
         const rt_move *moves = h->pass->moves;
@@ -130,6 +143,8 @@ static rt_status inputs(const tenancy *h)
             }
         for (int64_t i = step->tile0; i < step->tile1; i++)
             RT_TRY(note_reading(h, TOUCH, t, &tiles[i]));
+        if (t == 0 && h->backward)
+            RT_TRY(note_kept(h, TOUCH, t));
         for (int64_t i = step->move0; i < step->move1; i++)
             if (!rt_payload_is_result(moves[i].payload))
                 RT_TRY(note_landing(h, END, t, &moves[i]));

@@ -58,6 +58,20 @@ static void text_counters(FILE *f, const rt_counters *c, bool backward)
     }
 }
 
+/* What need not be sent again. */
+static void text_held(FILE *f, const rt_pass *backward, const rt_counters *c)
+{
+    int64_t most = 0;
+    for (int32_t r = 0; r < c->ranks; r++)
+        most = c->held[r] > most ? c->held[r] : most;
+    if (backward->n_held > 0)
+        fprintf(
+            f,
+            "# held: %lld pieces of Q and KV stay where the forward brought them and are not sent again, "
+            "up to %lld elements a rank\n",
+            (long long)backward->n_held, (long long)most);
+}
+
 static void text_range(FILE *f, int64_t a, int64_t b)
 {
     char text[64];
@@ -74,6 +88,14 @@ static void text_piece(FILE *f, const rt_piece *piece)
 
 static void text_rows(FILE *f, const rt_pass *pass, bool backward)
 {
+    for (int64_t i = 0; i < pass->n_held && backward; i++) {
+        const rt_held *x = &pass->held[i];
+        fprintf(f, "  %-8s %6s %-4s %6d %6d %-7s %-4s", pass_name(backward), "-", "held", (int)x->rank,
+                (int)x->rank, text_or(rt_payload_name(x->payload)), "-");
+        text_piece(f, &x->piece);
+        fprintf(f, " %5d %5s %6s %15s %15s %6s %6s %14s %5s\n", (int)x->buf, "-", "-", "-", "-", "-", "-",
+                "-", "-");
+    }
     for (int64_t t = 0; t < pass->n_steps; t++) {
         for (int64_t i = pass->steps[t].tile0; i < pass->steps[t].tile1; i++) {
             const rt_tile *x = &pass->tiles[i];
@@ -205,6 +227,7 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
     text_head(f, plan, p, l);
     text_counters(f, &c[0], false);
     text_counters(f, &c[1], true);
+    text_held(f, &plan->backward, &c[1]);
     if (o->verified)
         fprintf(f, "# verified: every visible pair once forward and once backward, every result home, no "
                    "buffer overwritten in use\n");
@@ -219,10 +242,10 @@ rt_status rt_plan_print(rt_context *ctx, FILE *f, const rt_plan *plan, const rt_
     if (o->summary || o->table || status != RT_OK)
         goto counted;
     fprintf(
-        f,
-        "# a tile is computed by its rank: `shard slots heads` are its queries, the k columns its keys; "
-        "src and dst are buffers, 0 is home\n# tiles of one rank, step and call are one call of a kernel; "
-        "moves are started before the tiles of their step, of which each rank's longest come first\n");
+        f, "# a tile is computed by its rank: `shard slots heads` are its queries, the k columns its keys; "
+           "src and dst are buffers, 0 is home; what is held is in src when the backward begins\n# tiles "
+           "of one rank, step and call are one call of a kernel; "
+           "moves are started before the tiles of their step, of which each rank's longest come first\n");
     fprintf(f, "# %-8s %6s %-4s %6s %6s %-7s %-4s %6s %15s %15s %5s %5s %6s %15s %15s %6s %6s %14s %5s\n",
             "pass", "step", "kind", "from", "to", "payload", "how", "shard", "slots", "heads", "src", "dst",
             "kshard", "kslots", "kheads", "ksrc", "kdst", "pairs", "call");
@@ -278,6 +301,8 @@ static void json_counters(FILE *f, const rt_counters *c, bool summary)
     json_integers(f, "buffers", c->buffers, c->ranks);
     fprintf(f, ",\n      ");
     json_integers(f, "elements", c->elements, c->ranks);
+    fprintf(f, ",\n      ");
+    json_integers(f, "held", c->held, c->ranks);
     if (!summary) {
         fprintf(f, ",\n      \"step_pairs\": [");
         for (int64_t t = 0; t < c->steps; t++) {
@@ -301,7 +326,15 @@ static void json_counters(FILE *f, const rt_counters *c, bool summary)
 
 static void json_pass(FILE *f, const rt_pass *pass, const rt_counters *c, bool backward, bool summary)
 {
-    fprintf(f, "  \"%s\": {\n    \"steps\": [", pass_name(backward));
+    fprintf(f, "  \"%s\": {\n    \"held\": [", pass_name(backward));
+    for (int64_t i = 0; i < pass->n_held && !summary; i++) {
+        const rt_held *x = &pass->held[i];
+        fprintf(f, "%s\n      {\"payload\": \"%s\", ", i > 0 ? "," : "",
+                text_or(rt_payload_name(x->payload)));
+        json_piece(f, "piece", &x->piece);
+        fprintf(f, ", \"rank\": %d, \"buf\": %d}", (int)x->rank, (int)x->buf);
+    }
+    fprintf(f, "],\n    \"steps\": [");
     for (int64_t t = 0; t < pass->n_steps && !summary; t++) {
         const rt_step *step = &pass->steps[t];
         fprintf(f, "%s\n      {\"tiles\": [", t > 0 ? "," : "");

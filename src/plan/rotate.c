@@ -285,14 +285,33 @@ static rt_status need_create(rotor *o)
     return RT_OK;
 }
 
+/* The heads of the others in its group that a lane keeps: no later move has their buffers for its target. */
+static rt_status keep(const rotor *o, rt_payload payload)
+{
+    for (int32_t m = 0; m < o->n; m++)
+        for (int32_t a = 0; a < o->x->lanes; a++)
+            for (int32_t b = 0; b < o->x->lanes; b++)
+                if (a != b)
+                    RT_TRY(rt_builder_hold(o->ctx, o->b, payload,
+                                           lane_piece(o, rt_payload_side(payload), rank_of(o, m, b), a),
+                                           rank_of(o, m, a), own_buffer(a, b)));
+    return RT_OK;
+}
+
 static rt_status rotate_steps(const rotor *o)
 {
     const bool many = o->x->lanes > 1;
+    if (many && o->x->keep) {
+        RT_TRY(keep(o, RT_PAYLOAD_Q));
+        RT_TRY(keep(o, RT_PAYLOAD_KV));
+    }
     /* the exchange before, and where the backward starts with the KV that the forward had last, that KV */
     if (many) {
         RT_TRY(rt_builder_step(o->ctx, o->b));
-        RT_TRY(exchange(o, RT_PAYLOAD_Q));
-        RT_TRY(exchange(o, RT_PAYLOAD_KV));
+        if (!(o->backward && o->x->keep)) {
+            RT_TRY(exchange(o, RT_PAYLOAD_Q));
+            RT_TRY(exchange(o, RT_PAYLOAD_KV));
+        }
         if (o->backward)
             RT_TRY(exchange(o, RT_PAYLOAD_DO));
     }

@@ -174,6 +174,24 @@ static rt_status move_check(const structure *s, const rt_move *m)
     return RT_OK;
 }
 
+static rt_status held_check(const structure *s, const rt_held *x)
+{
+    if (x->payload != RT_PAYLOAD_Q && x->payload != RT_PAYLOAD_KV)
+        return rt_fail(s->ctx, RT_ERR_FORMAT,
+                       "%s: %s cannot be held from the forward to the backward; Q and KV can", s->where,
+                       rt_payload_name(x->payload) != NULL ? rt_payload_name(x->payload) : "?");
+    RT_TRY(rank_check(s, "the holding rank", x->rank));
+    RT_TRY(piece_check(s, x->payload, &x->piece));
+    RT_TRY(buffer_check(s, "its buffer", x->buf));
+    if (x->buf == 0)
+        return rt_fail(
+            s->ctx, RT_ERR_FORMAT,
+            "%s: it is in buffer 0 of rank %d, the home of that rank's own %s, which stays there "
+            "anyway",
+            s->where, (int)x->rank, rt_payload_name(x->payload));
+    return RT_OK;
+}
+
 rt_status rt_pass_structure_check(rt_context *ctx, const rt_pass *pass, const rt_problem *p,
                                   const rt_layout *l, bool backward)
 {
@@ -201,6 +219,11 @@ rt_status rt_pass_structure_check(rt_context *ctx, const rt_pass *pass, const rt
     if (tile != pass->n_tiles || move != pass->n_moves)
         return rt_fail(ctx, RT_ERR_FORMAT, "%s: %lld tiles and %lld moves are in no step", name,
                        (long long)(pass->n_tiles - tile), (long long)(pass->n_moves - move));
+    for (int64_t i = 0; i < pass->n_held; i++) {
+        (void)snprintf(s.where, sizeof s.where, "%s rank %d: held piece %lld", name,
+                       (int)pass->held[i].rank, (long long)i);
+        RT_TRY(held_check(&s, &pass->held[i]));
+    }
     call_place *order = rt_alloc(ctx, pass->n_tiles, sizeof *order);
     rt_status status = order != NULL ? RT_OK : RT_ERR_NOMEM;
     for (int64_t t = 0; t < pass->n_steps && status == RT_OK; t++)

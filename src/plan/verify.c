@@ -160,6 +160,30 @@ free_order:
     return status;
 }
 
+static bool same_held(const rt_held *x, const rt_held *y)
+{
+    const rt_piece *a = &x->piece, *b = &y->piece;
+    return x->payload == y->payload && x->rank == y->rank && x->buf == y->buf && a->side == b->side &&
+           a->shard == b->shard && a->slot0 == b->slot0 && a->slot1 == b->slot1 && a->head0 == b->head0 &&
+           a->head1 == b->head1;
+}
+
+/* The backward begins with what the forward keeps: one list, in both passes.  Both have a sound structure. */
+static rt_status held_check(rt_context *ctx, const rt_pass *forward, const rt_pass *backward)
+{
+    char text[RT_PIECE_TEXT];
+    for (int64_t i = 0; i < backward->n_held || i < forward->n_held; i++) {
+        const bool here = i < backward->n_held, there = i < forward->n_held;
+        if (here && there && same_held(&backward->held[i], &forward->held[i]))
+            continue;
+        const rt_held *x = here ? &backward->held[i] : &forward->held[i];
+        return rt_fail(ctx, RT_ERR_FORMAT, "backward rank %d: held piece %lld, %s in buffer %d, is %s",
+                       (int)x->rank, (long long)i, rt_piece_text(text, x->payload, &x->piece), (int)x->buf,
+                       here ? "not what the forward keeps" : "kept by the forward, and not held here");
+    }
+    return RT_OK;
+}
+
 rt_status rt_plan_verify(rt_context *ctx, const rt_plan *plan, const rt_problem *p, const rt_layout *l)
 {
     if (plan->ranks != l->ranks)
@@ -176,6 +200,8 @@ rt_status rt_plan_verify(rt_context *ctx, const rt_plan *plan, const rt_problem 
     for (int backward = 0; backward < 2 && status == RT_OK; backward++) {
         const rt_pass *pass = backward ? &plan->backward : &plan->forward;
         status = rt_pass_structure_check(ctx, pass, p, l, backward);
+        if (status == RT_OK && backward)
+            status = held_check(ctx, &plan->forward, pass);
         if (status == RT_OK)
             status = cover_check(ctx, pass, &c, backward ? "backward" : "forward");
         if (status == RT_OK)

@@ -12,6 +12,7 @@ typedef struct {
 
 typedef struct {
     bool held; /* holds `piece`; otherwise the memory is only capacity */
+    bool kept; /* from the forward to the backward */
     rt_piece piece;
     double *data;
     int64_t capacity; /* doubles */

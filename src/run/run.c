@@ -78,6 +78,10 @@ static uint64_t pass_digest(const rt_pass *a)
         h = mix_pair(mix_pair(mix_piece(h, &m->piece), m->from, m->to), m->src_buf, m->dst_buf);
         h = mix_pair(h, (int32_t)m->payload, (int32_t)m->how);
     }
+    for (int64_t i = 0; i < a->n_held; i++) {
+        const rt_held *x = &a->held[i];
+        h = mix(mix_pair(mix_piece(h, &x->piece), x->rank, x->buf), (uint64_t)x->payload);
+    }
     return h;
 }
 
@@ -394,13 +398,20 @@ static void count_buffers(const rt_plan *plan, int32_t count[RT_PAYLOAD_COUNT])
 #undef RT_COUNT_AT_LEAST
 }
 
-/* What travelled in the forward is not what the backward's buffers hold at its start. */
+/* What travelled in the forward is not what the backward's buffers hold at its start, but for what the plan says
+ * they keep. */
 static void forget_travelling(const run_state *s)
 {
+    const rt_pass *pass = &s->plan->backward;
+    for (int64_t i = 0; i < pass->n_held; i++)
+        if (is_local(s, pass->held[i].rank))
+            buffer_of(s, pass->held[i].rank, pass->held[i].payload, pass->held[i].buf)->kept = true;
     for (int32_t r = 0; r < s->end - s->first; r++)
         for (int y = 0; y < RT_PAYLOAD_COUNT; y++)
-            for (int32_t i = 1; i < s->ranks[r].count[y]; i++)
-                s->ranks[r].buffer[y][i].held = false;
+            for (int32_t i = 1; i < s->ranks[r].count[y]; i++) {
+                rt_buffer *b = &s->ranks[r].buffer[y][i];
+                b->held = b->held && b->kept;
+            }
 }
 
 rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,

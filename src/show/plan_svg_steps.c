@@ -1,6 +1,8 @@
 /* The steps of a pass: a row per rank, a column per step, messages between them. */
 #include "show/plan_svg.h"
 
+#include <stdio.h>
+
 enum { FEW_RANKS = 16, FEW_STEPS = 20, MOST_RANKS = 128, MOST_STEPS = 40, LAST = 6, LINES = 3, HEAD = 58 };
 
 rt_picture_size rt_picture_measure(const rt_plan_picture *s, const rt_pass *pass)
@@ -205,8 +207,10 @@ rt_status rt_picture_steps(const rt_plan_picture *s, bool backward, const rt_pic
     const rt_counters *c = &s->count[backward];
     view v = {s, size, pass, backward, x + 60, y + size->head, NULL, 0};
     double bytes = 0;
-    int64_t messages = 0;
+    int64_t messages = 0, held = 0;
+    char drawn[120] = "", kept[160] = "";
     for (int32_t r = 0; r < c->ranks; r++) {
+        held = c->held[r] > held ? c->held[r] : held;
         messages += c->messages[r];
         for (int k = 0; k < RT_PAYLOAD_COUNT; k++)
             bytes += c->sent[k][r];
@@ -215,9 +219,17 @@ rt_status rt_picture_steps(const rt_plan_picture *s, bool backward, const rt_pic
                 backward ? "Backward" : "Forward", (long long)pass->n_steps, pass->n_steps == 1 ? "" : "s",
                 (long long)messages, messages == 1 ? "" : "s", rt_svg_bytes(bytes).text, c->max_over_mean);
     if (size->ranks < s->plan->ranks || size->last > 0)
-        rt_svg_text(s->f, x, y + 27, "g", "drawn: ranks 0..%d of %d, steps 0..%lld%s of %lld",
-                    (int)size->ranks - 1, (int)s->plan->ranks, (long long)size->first - 1,
-                    size->last > 0 ? " and the last six" : "", (long long)pass->n_steps);
+        (void)snprintf(drawn, sizeof drawn, "drawn: ranks 0..%d of %d, steps 0..%lld%s of %lld",
+                       (int)size->ranks - 1, (int)s->plan->ranks, (long long)size->first - 1,
+                       size->last > 0 ? " and the last six" : "", (long long)pass->n_steps);
+    if (pass->n_held > 0)
+        (void)snprintf(kept, sizeof kept,
+                       "Q and KV of other shards %s: %lld piece%s, up to %lld elements a rank",
+                       backward ? "are there from the forward" : "stay for the backward",
+                       (long long)pass->n_held, pass->n_held == 1 ? "" : "s", (long long)held);
+    if (drawn[0] != '\0' || kept[0] != '\0')
+        rt_svg_text(s->f, x, y + 27, "g", "%s%s%s", kept, drawn[0] != '\0' && kept[0] != '\0' ? "; " : "",
+                    drawn);
     v.now = rt_alloc(s->ctx, s->plan->ranks, sizeof *v.now);
     if (v.now == NULL)
         return RT_ERR_NOMEM;
