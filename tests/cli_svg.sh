@@ -121,10 +121,12 @@ draw8() { # FILE FLAGS..
 draw8 gather.svg --mask causal --layout zigzag --plan all-gather
 [ "$(bars gather.svg) $(arrows gather.svg)" = "3 24" ] || fail "all-gather: $(bars gather.svg) bars, $(arrows gather.svg) arrows"
 grep -q '>56 KV<' gather.svg || fail "all-gather: messages are not counted"
-draw8 low.svg --plan hybrid:ulysses=4
+draw8 keeps.svg --plan hybrid:ulysses=4
+[ "$(bars keeps.svg)" -eq 12 ] || fail "hybrid: $(bars keeps.svg) bars" # Q KV STATE, DO DQ DKV, of two groups
+draw8 low.svg --plan hybrid:ulysses=4,keep=no
 [ "$(bars low.svg)" -eq 16 ] || fail "hybrid: $(bars low.svg) bars" # Q KV STATE, Q KV DO DQ DKV, of two groups
 [ "$(bar_places low.svg)" -eq 1 ] || fail "hybrid: groups one below the other share a place"
-draw8 ring-low.svg --plan hybrid:ulysses=4,order=ring-low
+draw8 ring-low.svg --plan hybrid:ulysses=4,order=ring-low,keep=no
 [ "$(bars ring-low.svg) $(bar_places ring-low.svg)" = "16 2" ] || fail "ring-low: groups in each other stand side by side"
 # A ring of three is no group, nor are two ranks; what a causal mask leaves out of an exchange makes arrows of it.
 ok "$RINGTRUE" plan --seqlen 96 --heads 4 --dim 8 --ranks 3 --plan ring --summary --svg three.svg

@@ -359,7 +359,7 @@ static void what_is_kept_matches_closed_forms(void **state)
             made_reset(&m);
         }
     }
-    const rt_problem p = problem_make(64, 64, 8, 4, 4, RT_MASK_FULL);
+    rt_problem p = problem_make(64, 64, 8, 4, 4, RT_MASK_FULL);
     for (int backward = 0; backward < 2; backward++) {
         made keep = plan_make(&p, "hybrid:ulysses=2", RT_LAYOUT_CONTIGUOUS, 8),
              again = plan_make(&p, "hybrid:ulysses=2,keep=no", RT_LAYOUT_CONTIGUOUS, 8);
@@ -374,6 +374,14 @@ static void what_is_kept_matches_closed_forms(void **state)
         made_reset(&keep);
         made_reset(&again);
     }
+    static uint8_t no_key[64]; /* nothing is visible: what is held is there, read or not */
+    p.key_valid = no_key;
+    made m = plan_make(&p, "ulysses", RT_LAYOUT_CONTIGUOUS, 4);
+    rt_counters c = plan_count(&p, &m, &w, true);
+    assert_int_equal(c.pairs[0], 0);
+    assert_int_equal(c.elements[0], c.held[0] + 3 * 16 * 2 * (4 + 2));
+    rt_counters_reset(&c);
+    made_reset(&m);
 }
 
 /* ---- heads ------------------------------------------------------------------------------------------- */
