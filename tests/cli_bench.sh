@@ -23,14 +23,6 @@ refuse 2 'heads 4 is not a multiple of kv_heads 3' "$RINGTRUE" bench --heads 4 -
 
 refuse 2 'bench --ring needs at least two processes. Hint: mpirun -n 2' "$RINGTRUE" bench --ring
 refuse 2 'bench takes no argument, not in' "$RINGTRUE" bench --ring in
-ok mpi 2 "$RINGTRUE" bench --ring --iters 1 --warmup 0
-prints '2 processes  1 rounds after 0'
-[ "$(grep -vc '^#' stdout.txt)" -eq 5 ] || fail "not five message sizes"
-# message, hops, and medians in brackets of their quartiles; the ratio is of the medians
-grep -v '^#' stdout.txt | tr -d '[]' | awk -v size=1048576 '{
-    if ($1 != size || $2 < 20 || $3 < $4 || $3 > $5 || $6 < $7 || $6 > $8) exit 1
-    if ($11 < 0.99 * $3 / $6 || $11 > 1.01 * $3 / $6 || $12 != $11 || $13 != $11) exit 1
-    size *= 2 }' || fail "bench --ring: rows"
 
 # A peer that is not there, that has no torch, that stops early, and one that answers.
 RINGTRUE_PYTHON=/nonexistent/python3 && export RINGTRUE_PYTHON
@@ -56,16 +48,6 @@ if ! command -v python3 >/dev/null 2>&1; then
     echo "the JSON part is left out: no python3"
     exit 0
 fi
-ok mpi 2 "$RINGTRUE" bench --ring --iters 1 --warmup 0 --json
-python3 - <<'EOF' || fail "bench --ring --json"
-import json
-rows = json.load(open("stdout.txt"))
-assert [r["bytes"] for r in rows] == [1 << n for n in range(20, 25)]
-for r in rows:
-    assert (r["bench"], r["processes"], r["rounds"]) == ("ring", 2, 1) and r["hops"] >= 2 * 13
-    for value, spread in (("sendrecv_seconds", "sendrecv_quartiles"), ("step_seconds", "step_quartiles"), ("ratio", "ratio_quartiles")):
-        assert 0 < r[spread][0] <= r[value] <= r[spread][1], r
-EOF
 RINGTRUE_PEER=stub.sh
 ok "$RINGTRUE" bench --json --seqlen 64 --heads 2 --dim 32 --mask causal --dtype f32 --arith exact,f64,f32 --iters 3 --peer
 python3 - <<'EOF' || fail "bench --json"

@@ -8,6 +8,7 @@ rt_cli_test(matrix cli_matrix.sh)
 rt_cli_test(masks cli_masks.sh)
 rt_cli_test(exact cli_exact.sh)
 rt_cli_test(bench cli_bench.sh)
+rt_cli_test(ring cli_ring.sh)
 if(RT_SANITIZE) # the plain builds try every plan, thread count and kernel
   set(rt_bits committed)
 endif()

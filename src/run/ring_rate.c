@@ -9,7 +9,7 @@
 #include "run/comm.h"
 #include "run/trace.h"
 
-enum { TAG = 30001, DIM = 64, ROW = 2 * DIM * 8, ENOUGH = 64 << 20, COLD = 3 };
+enum { TAG = 30001, DIM = 64, ROW = 2 * DIM * 8, ENOUGH = 32 << 20, FEW = 16, MANY = 256, COLD = 6 };
 
 /* ---- a plan of hops and an arithmetic that computes nothing ------------------------------------------- */
 
@@ -214,7 +214,7 @@ rt_status rt_ring_rate_measure(rt_context *ctx, rt_comm *comm, int64_t bytes, in
     rt_layout l = {0};
     rt_plan plan = {.name = ""};
     ring x = {.p = &p, .l = &l, .plan = &plan, .bytes = tokens * ROW};
-    x.hops = some < 16 ? 16 : some > 256 ? 256 : some;
+    x.hops = some < FEW ? FEW : some > MANY ? MANY : some;
     x.hops = x.hops > comm->size + COLD ? x.hops : comm->size + COLD;
     rt_status st = rt_layout_create(ctx, &p, RT_LAYOUT_CONTIGUOUS, RT_REMAINDER_SPREAD, comm->size, &l);
     if (st == RT_OK)

@@ -17,7 +17,7 @@ typedef struct {
 } rt_ring_rate;
 
 /* Measure with a message of at least `bytes` (a whole number of KiB), in `rounds` rounds after `warmup` that do not count.
- * A round is MPI_Sendrecv, steps, steps, MPI_Sendrecv, each a row of hops of which the first three do not count: their
+ * A round is MPI_Sendrecv, steps, steps, MPI_Sendrecv, each a row of hops of which the first six do not count: their
  * memory is new.  The slowest process counts, hop by hop.  Collective, over at least two processes.  RT_ERR_ARG for
  * one process. */
 rt_status rt_ring_rate_measure(rt_context *ctx, rt_comm *comm, int64_t bytes, int64_t warmup,
