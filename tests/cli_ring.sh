@@ -3,8 +3,9 @@
 set -eu
 . "$RT_SOURCE_DIR/tests/cli_common.sh"
 OMP_NUM_THREADS=1 && export OMP_NUM_THREADS
+# Not `ok`: mpirun tells on stderr of signals that a busy machine sends.
 
-ok mpi 2 "$RINGTRUE" bench --ring --iters 1 --warmup 0
+expect 0 mpi 2 "$RINGTRUE" bench --ring --iters 1 --warmup 0
 prints '2 processes  1 rounds after 0'
 [ "$(grep -vc '^#' stdout.txt)" -eq 5 ] || fail "not five message sizes"
 # message, hops, and medians in brackets of their quartiles; the ratio is of the medians
@@ -17,7 +18,7 @@ if ! command -v python3 >/dev/null 2>&1; then
     echo "the JSON part is left out: no python3"
     exit 0
 fi
-ok mpi 2 "$RINGTRUE" bench --ring --iters 1 --warmup 0 --json
+expect 0 mpi 2 "$RINGTRUE" bench --ring --iters 1 --warmup 0 --json
 python3 - <<'EOF' || fail "the JSON rows"
 import json
 rows = json.load(open("stdout.txt"))
