@@ -97,6 +97,15 @@ static void text_rows(FILE *f, const rt_pass *pass, bool backward)
                 "-", "-");
     }
     for (int64_t t = 0; t < pass->n_steps; t++) {
+        for (int64_t i = pass->steps[t].move0; i < pass->steps[t].move1; i++) {
+            const rt_move *x = &pass->moves[i];
+            fprintf(f, "  %-8s %6lld %-4s %6d %6d %-7s %-4s", pass_name(backward), (long long)t, "move",
+                    (int)x->from, (int)x->to, text_or(rt_payload_name(x->payload)),
+                    text_or(rt_how_name(x->how)));
+            text_piece(f, &x->piece);
+            fprintf(f, " %5d %5d %6s %15s %15s %6s %6s %14s %5s\n", (int)x->src_buf, (int)x->dst_buf, "-",
+                    "-", "-", "-", "-", "-", "-");
+        }
         for (int64_t i = pass->steps[t].tile0; i < pass->steps[t].tile1; i++) {
             const rt_tile *x = &pass->tiles[i];
             fprintf(f, "  %-8s %6lld %-4s %6d %6d %-7s %-4s", pass_name(backward), (long long)t, "tile",
@@ -109,15 +118,6 @@ static void text_rows(FILE *f, const rt_pass *pass, bool backward)
             else
                 fprintf(f, " %6d %6s", (int)x->kv_buf, "-");
             fprintf(f, " %14lld %5d\n", (long long)x->pairs, (int)x->call);
-        }
-        for (int64_t i = pass->steps[t].move0; i < pass->steps[t].move1; i++) {
-            const rt_move *x = &pass->moves[i];
-            fprintf(f, "  %-8s %6lld %-4s %6d %6d %-7s %-4s", pass_name(backward), (long long)t, "move",
-                    (int)x->from, (int)x->to, text_or(rt_payload_name(x->payload)),
-                    text_or(rt_how_name(x->how)));
-            text_piece(f, &x->piece);
-            fprintf(f, " %5d %5d %6s %15s %15s %6s %6s %14s %5s\n", (int)x->src_buf, (int)x->dst_buf, "-",
-                    "-", "-", "-", "-", "-", "-");
         }
     }
 }

@@ -5,7 +5,9 @@
  *
  * TransformerEngine and MindSpeed begin the backward with the KV that they had last and go the same way back:
  * then a rank meets its own KV last, where it is at home, and so is its gradient: a hop less.  (A pass begins
- * with everything at home, so what those programs still hold is sent first here: as many messages.) */
+ * with everything at home, so what those programs still hold is sent first here: as many messages.)
+ * TransformerEngine also keeps the partial outputs of all steps and joins them when the last is there: P T H (Dv + 1)
+ * elements instead of T H (Dv + 1). */
 #include "plan/rotate.h"
 
 const rt_plan_parameter rt_ring_parameters[] = {
@@ -14,6 +16,9 @@ const rt_plan_parameter rt_ring_parameters[] = {
      "the same round again (default), or the way back, which ends with the rank's own shard"},
     {"move", "all | needed", "KV and DKV make every hop (default), or none that no tile needs"},
     {"last-hop", "no | yes", "KV makes one hop more, home, where nobody reads it (JAX)"},
+    {"join", "each | end",
+     "forward: a partial is joined as it is computed (default), or all are kept and joined at the end "
+     "(TransformerEngine)"},
     {NULL, NULL, NULL}};
 
 rt_status rt_plan_ring(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
@@ -21,12 +26,14 @@ rt_status rt_plan_ring(rt_context *ctx, const rt_problem *p, const rt_layout *l,
 {
     static const char *const orders[] = {"down", "up", NULL},
                              *const ways[] = {"own-first", "own-last", NULL},
-                             *const moves[] = {"all", "needed", NULL}, *const hops[] = {"no", "yes", NULL};
-    int order, way, move, hop;
+                             *const moves[] = {"all", "needed", NULL}, *const hops[] = {"no", "yes", NULL},
+                             *const joins[] = {"each", "end", NULL};
+    int order, way, move, hop, join;
     RT_TRY(rt_plan_option_choice(ctx, o, "order", orders, 0, &order));
     RT_TRY(rt_plan_option_choice(ctx, o, "backward", ways, 0, &way));
     RT_TRY(rt_plan_option_choice(ctx, o, "move", moves, 0, &move));
     RT_TRY(rt_plan_option_choice(ctx, o, "last-hop", hops, 0, &hop));
+    RT_TRY(rt_plan_option_choice(ctx, o, "join", joins, 0, &join));
     if (hop == 1 && move == 1)
         return rt_fail(ctx, RT_ERR_ARG,
                        "plan ring: last-hop=yes is a hop that nobody needs; move=all goes with it");
@@ -35,6 +42,7 @@ rt_status rt_plan_ring(rt_context *ctx, const rt_problem *p, const rt_layout *l,
                               .up = order == 1,
                               .own_last = way == 1,
                               .needed = move == 1,
-                              .extra_hop = hop == 1};
+                              .extra_hop = hop == 1,
+                              .late = join == 1};
     return rt_plan_rotation(ctx, p, l, &ring, out);
 }

@@ -180,6 +180,8 @@ static rt_status compute(const rotor *o, int64_t t)
                                 .dst_q = own_buffer(a, b)};
                 if (o->backward)
                     tile.dst_kv = dkv_buffer(o, t, shard, a, c);
+                else if (o->x->late)
+                    tile.dst_q = (int32_t)t;
                 RT_TRY(rt_builder_compute(o->ctx, o->b, o->c, tile));
             }
         }
@@ -298,6 +300,19 @@ static rt_status keep(const rotor *o, rt_payload payload)
     return RT_OK;
 }
 
+/* The second pass: the partials of steps 1, 2, .. are joined to that of step 0, all on their own rank. */
+static rt_status join_late(const rotor *o)
+{
+    RT_TRY(rt_builder_step(o->ctx, o->b));
+    for (int64_t i = 0; i < o->b->pass.n_tiles; i++) {
+        const rt_tile *x = &o->b->pass.tiles[i];
+        if (x->dst_q > 0)
+            RT_TRY(rt_builder_send(o->ctx, o->b, RT_PAYLOAD_STATE, x->q, x->rank, x->rank, x->dst_q, 0,
+                                   RT_JOIN));
+    }
+    return RT_OK;
+}
+
 static rt_status rotate_steps(const rotor *o)
 {
     const bool many = o->x->lanes > 1;
@@ -330,6 +345,8 @@ static rt_status rotate_steps(const rotor *o)
         if (o->backward && o->n > 1)
             RT_TRY(dkv_moves(o, t));
     }
+    if (o->x->late && !o->backward && o->n > 1)
+        RT_TRY(join_late(o));
     if (many) {
         RT_TRY(rt_builder_step(o->ctx, o->b));
         RT_TRY(exchange(o, o->backward ? RT_PAYLOAD_DQ : RT_PAYLOAD_STATE));

@@ -21,6 +21,7 @@ typedef struct {
     bool extra_hop;    /* KV makes the last hop too, home, where nobody reads it (one ring only) */
     bool gather;       /* all KV comes from its owners in the first step */
     bool keep;         /* the backward begins with the Q and KV that the forward's all-to-all brought */
+    bool late; /* forward: partials are kept, each in its buffer, and joined at the end (one ring only) */
 } rt_rotation;
 
 rt_status rt_plan_rotation(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_rotation *x,
