@@ -70,3 +70,10 @@ tensor_at() {
         sed "s/.*\"$1\":{[^}]*\"data_offsets\":\[\([0-9]*\),.*/\1/")
     echo $((8 + header + first))
 }
+
+# flip FILE BYTE MASK: xor one byte.
+flip() {
+    was=$(od -An -tu1 -j "$2" -N1 "$1" | tr -d ' ')
+    # shellcheck disable=SC2059 # the escape is the format
+    printf "\\$(printf %03o $((was ^ $3)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
+}

@@ -9,13 +9,6 @@ ok "$RINGTRUE" check out
 # Computed in f64 and rounded once: the truth's radius is far below half an ulp, so all but near-ties are known to be ROUNDED.
 awk '/^  (lse|out|dv) / && $4 >= 0.99 * $3 { n++ } END { exit n != 3 }' stdout.txt || fail "results rounded from f64 are not ROUNDED"
 
-# flip FILE BYTE MASK: xor one byte.
-flip() {
-    was=$(od -An -tu1 -j "$2" -N1 "$1" | tr -d ' ')
-    # shellcheck disable=SC2059 # the escape is the format
-    printf "\\$(printf %03o $((was ^ $3)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>/dev/null
-}
-
 # Rank 1 of 3 in zigzag over 40 tokens: runs of 7 7 7 7 6 6; it holds run 1 (7..13) and run 4 (28..33).
 # Element out[b 1, slot 9 = token 30, head 2, dim 5] of (2, 13, 4, 16): the sign, which is the top bit of the second byte.
 at=$(($(tensor_at out out/rank1.safetensors) + 2 * (((1 * 13 + 9) * 4 + 2) * 16 + 5)))
