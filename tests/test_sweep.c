@@ -14,6 +14,41 @@ static rt_comm *job;
 static int32_t size, me;
 static int64_t runs;
 
+/* How many runs touched what; what must be touched has its name here. */
+enum { TOUCH_MOST = 64 };
+typedef struct {
+    const char *name[TOUCH_MOST];
+    int64_t runs[TOUCH_MOST], n;
+} touched;
+static touched planners, layouts, masks, scores, numbers;
+
+static void touch(touched *t, const char *name, int64_t by)
+{
+    int64_t i = 0;
+    while (i < t->n && strcmp(t->name[i], name) != 0)
+        i++;
+    assert_true(i < TOUCH_MOST);
+    t->n += i == t->n;
+    t->name[i] = name;
+    t->runs[i] += by;
+}
+
+static void touched_print(const touched *t, const char *what)
+{
+    int64_t never = 0;
+    if (me == 0)
+        print_message("# %s:", what);
+    for (int64_t i = 0; i < t->n; i++) {
+        if (me == 0)
+            print_message(" %s %lld", t->name[i], (long long)t->runs[i]);
+        never += t->runs[i] == 0;
+    }
+    if (me == 0)
+        print_message("\n");
+    if (never > 0)
+        fail_msg("%lld of the %s were never touched", (long long)never, what);
+}
+
 static int64_t pick(uint64_t *seed, int64_t least, int64_t most)
 {
     return least + (int64_t)(t_random(seed) % (uint64_t)(most - least + 1));
@@ -35,19 +70,21 @@ static void boundaries(uint64_t *seed, int64_t documents, int64_t length, int64_
         cu[n] = n == documents ? length : pick(seed, cu[n - 1], length); /* some are empty */
 }
 
-/* Each part of a mask with a chance of its own. */
-static void mask_make(uint64_t *seed, question *x)
+/* What a problem has for certain; otherwise each part of a mask and of the scores has a chance of its own. */
+enum { WINDOW = 1, PREFIX, SLICES, PADDING, DENSE, DOCUMENTS, LEAST = 8 };
+
+static void mask_make(uint64_t *seed, question *x, int certain)
 {
     rt_problem *p = &x->p;
     const int64_t sq = p->seqlen_q, sk = p->seqlen_k;
-    if (pick(seed, 0, 3) == 0) {
+    if (pick(seed, 0, 3) == 0 || certain == WINDOW) {
         p->has_window = true;
         p->window_left = pick(seed, -1, MOST / 2);
         p->window_right = pick(seed, -1, MOST / 2);
     }
-    if (pick(seed, 0, 4) == 0)
+    if (pick(seed, 0, 4) == 0 || certain == PREFIX)
         p->prefix = pick(seed, 1, sk);
-    if (pick(seed, 0, 4) == 0) { /* two runs of queries, each with two runs of keys */
+    if (pick(seed, 0, 4) == 0 || certain == SLICES) { /* two runs of queries, each with two runs of keys */
         const int64_t q = pick(seed, 0, sq);
         for (int n = 0; n < 2; n++) {
             const int64_t q0 = n == 0 ? 0 : q, q1 = n == 0 ? q : sq, k = pick(seed, 0, sk);
@@ -60,35 +97,39 @@ static void mask_make(uint64_t *seed, question *x)
         }
         p->slices = x->slices;
     }
-    if (pick(seed, 0, 4) == 0) {
+    if (pick(seed, 0, 4) == 0 || certain == PADDING) {
         for (int64_t j = 0; j < p->batch * sk; j++)
             x->key_valid[j] = (uint8_t)(pick(seed, 0, 3) > 0);
         p->key_valid = x->key_valid;
     }
-    if (pick(seed, 0, 4) == 0) {
+    if (pick(seed, 0, 4) == 0 || certain == DENSE) {
         for (int64_t i = 0; i < sq * sk; i++)
             x->dense[i] = (uint8_t)(pick(seed, 0, 2) > 0);
         p->dense = x->dense;
     }
 }
 
-static void question_make(uint64_t *seed, question *x)
+/* Number `round` of its list: the first LEAST have every mask and every kind of scores among them. */
+static void question_make(uint64_t *seed, question *x, int round)
 {
+    const int certain = round < LEAST ? round : 0;
     const int64_t sq = pick(seed, 1, MOST), sk = pick(seed, 0, 3) > 0 ? sq : pick(seed, 1, MOST);
     const int64_t keys = pick(seed, 1, 3), group = pick(seed, 1, 3);
     memset(x, 0, sizeof *x);
     x->p = t_problem(pick(seed, 1, 2), sq, sk, keys * group, keys, pick(seed, 1, 5), pick(seed, 1, 5),
-                     (rt_mask_kind)pick(seed, 0, 2));
-    if (pick(seed, 0, 2) == 0) {
+                     round < LEAST ? (rt_mask_kind)(round % 3) : (rt_mask_kind)pick(seed, 0, 2));
+    if (pick(seed, 0, 2) == 0 || certain == DOCUMENTS) {
         x->p.documents = pick(seed, 1, 5);
         boundaries(seed, x->p.documents, sq, x->cu_q);
         boundaries(seed, x->p.documents, sk, x->cu_k);
         x->p.cu_q = x->cu_q;
         x->p.cu_k = sq == sk ? x->cu_q : x->cu_k;
     }
-    mask_make(seed, x);
-    if (pick(seed, 0, 2) == 0)
-        score_cases_add(&x->p, (int)pick(seed, 1, SCORE_ALL), seed);
+    mask_make(seed, x, certain);
+    int bends = pick(seed, 0, 2) == 0 ? (int)pick(seed, 1, SCORE_ALL) : 0;
+    bends |= round < LEAST && 1 << round <= SCORE_DROP ? 1 << round : 0;
+    if (bends != 0)
+        score_cases_add(&x->p, bends, seed);
     rt_context ctx = {0};
     t_assert_ok(&ctx, rt_problem_check(&ctx, &x->p));
 }
@@ -127,8 +168,13 @@ static void value_pick(uint64_t *seed, const char *values, const rt_problem *p, 
         return;
     }
     if (strcmp(values, "0/64/96..") == 0) { /* where chunks begin */
-        (void)snprintf(value, VALUE, "0/%lld",
-                       (long long)(p->seqlen_k > 1 ? pick(seed, 1, p->seqlen_k - 1) : 1));
+        const int64_t old = p->seqlen_k - p->seqlen_q, at = old > 1 ? pick(seed, 1, old - 1) : 0;
+        const bool middle = at > 0 && pick(seed, 0, 1) == 0;
+        (void)snprintf(value, VALUE, "0");
+        if (old > 0 && middle)
+            (void)snprintf(value, VALUE, "0/%lld/%lld", (long long)at, (long long)old);
+        else if (old > 0)
+            (void)snprintf(value, VALUE, "0/%lld", (long long)old);
         return;
     }
     if (strstr(values, " | ") != NULL) {
@@ -178,26 +224,27 @@ static void name_make(uint64_t *seed, const char *base, const rt_parameter *para
     }
 }
 
-/* One of the named layouts, or a list of random positions. */
-static void layout_make(uint64_t *seed, const rt_problem *p, int32_t ranks, rt_layout *l)
+/* One of the named layouts, or a list of random positions; number `turn` of those listed if it can be had.  Returns its name. */
+static const char *layout_make(uint64_t *seed, const rt_problem *p, int32_t ranks, int64_t turn,
+                               rt_layout *l)
 {
     int64_t n = 0;
     while (rt_layout_listed(n) != NULL)
         n++;
-    for (;;) {
+    for (int64_t attempt = 0;; attempt++) {
         rt_context ctx = {0};
         char name[NAME];
-        const rt_layout_info *x = rt_layout_listed(pick(seed, 0, n - 1));
+        const rt_layout_info *x = rt_layout_listed(attempt < 4 ? turn % n : pick(seed, 0, n - 1));
         if (strcmp(x->name, "positions") == 0) {
             const t_how how = {RT_LAYOUT_POSITIONS, ranks, NULL, 0};
             t_assert_ok(&ctx, t_layout_create(&ctx, p, &how, l));
-            return;
+            return x->name;
         }
         name_make(seed, x->name, x->parameters, p, ranks, pick(seed, 0, 1) == 0, name);
         const rt_layout_options o = {.name = name, .remainder = (rt_remainder)pick(seed, 0, 2)};
         const rt_status st = rt_layout_make(&ctx, p, &o, ranks, l);
         if (st == RT_OK)
-            return;
+            return x->name;
         t_assert_status(&ctx, st, RT_ERR_ARG); /* values that do not go together */
     }
 }
@@ -281,7 +328,34 @@ static bool plan_agrees(const char *name, const rt_layout *l, t_tensors *t, cons
     return true;
 }
 
-static void question_answer(uint64_t *seed, const question *x)
+/* So many runs had these masks and scores. */
+static void question_count(const rt_problem *p, int32_t ranks, int64_t by)
+{
+    static const char *const number[] = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
+    touch(&masks, "full", p->mask == RT_MASK_FULL ? by : 0);
+    touch(&masks, "causal", p->mask == RT_MASK_CAUSAL ? by : 0);
+    touch(&masks, "bottom-right", p->mask == RT_MASK_CAUSAL_BOTTOM_RIGHT ? by : 0);
+    touch(&masks, "window", p->has_window ? by : 0);
+    touch(&masks, "prefix", p->prefix > 0 ? by : 0);
+    touch(&masks, "slices", p->n_slices > 0 ? by : 0);
+    touch(&masks, "padding", p->key_valid != NULL ? by : 0);
+    touch(&masks, "dense", p->dense != NULL ? by : 0);
+    touch(&masks, "documents", p->documents > 0 ? by : 0);
+    touch(&scores, "plain", !rt_problem_has_scores(p) ? by : 0);
+    touch(&scores, "alibi", p->alibi != NULL ? by : 0);
+    touch(&scores, "bias", p->bias != NULL ? by : 0);
+    touch(&scores, "softcap", p->softcap > 0 ? by : 0);
+    touch(&scores, "sink", p->sink != NULL ? by : 0);
+    touch(&scores, "dropout", p->dropout > 0 ? by : 0);
+    for (int32_t n = size; n <= 9; n++)
+        touch(&numbers, number[n - 1], n == ranks ? by : 0);
+    for (const rt_planner *each = rt_planners(); each->name != NULL; each++)
+        touch(&planners, each->name, 0);
+    for (int64_t n = 0; rt_layout_listed(n) != NULL; n++)
+        touch(&layouts, rt_layout_listed(n)->name, 0);
+}
+
+static void question_answer(uint64_t *seed, const question *x, int round)
 {
     t_tensors t, want;
     rt_context ctx = {0};
@@ -299,16 +373,19 @@ static void question_answer(uint64_t *seed, const question *x)
     rt_plan_reset(&plan);
     rt_layout_reset(&l);
     rt_comm_destroy(&alone);
-    const int32_t ranks = (int32_t)pick(seed, size, 9);
+    const int32_t ranks = size + round % (10 - size); /* each number in turn */
+    const int64_t before = runs;
     for (const rt_planner *each = rt_planners(); each->name != NULL; each++)
         for (int variant = 0; variant <= (each->parameters != NULL ? VARIANTS : 0); variant++) {
             char name[NAME];
-            layout_make(seed, &x->p, ranks, &l);
+            touch(&layouts, layout_make(seed, &x->p, ranks, runs, &l), 1);
             do
                 name_make(seed, each->name, each->parameters, &x->p, ranks, variant == 0, name);
             while (!plan_agrees(name, &l, &t, &want));
+            touch(&planners, each->name, 1);
             rt_layout_reset(&l);
         }
+    question_count(&x->p, ranks, runs - before);
     t_tensors_free(&t);
     t_tensors_free(&want);
 }
@@ -316,19 +393,24 @@ static void question_answer(uint64_t *seed, const question *x)
 static void every_plan_gives_the_same_bits(void **state)
 {
     (void)state;
-    const int rounds = t_cases(size == 1 ? 60 : 6);
+    const int rounds = T_EVERY == 1 ? (size == 1 ? 60 : 18) : 9; /* 9 have everything among them */
     const int threads = omp_get_max_threads();
     uint64_t seed = 20240601 + (uint64_t)size;
     omp_set_num_threads(1);
     for (int round = 0; round < rounds; round++) {
         question x;
-        question_make(&seed, &x);
-        question_answer(&seed, &x);
+        question_make(&seed, &x, round);
+        question_answer(&seed, &x, round);
         score_cases_free(&x.p);
     }
     omp_set_num_threads(threads);
     if (me == 0)
         print_message("%lld runs\n", (long long)runs);
+    touched_print(&planners, "planners");
+    touched_print(&layouts, "layouts");
+    touched_print(&masks, "masks");
+    touched_print(&scores, "scores");
+    touched_print(&numbers, "ranks");
 }
 
 /* ---- the proof --------------------------------------------------------------------------------------- */
@@ -411,7 +493,7 @@ static void what_the_verifier_accepts_is_right(void **state)
     for (int round = 0; round < t_cases(16); round++) {
         question x;
         t_tensors t, want;
-        question_make(&seed, &x);
+        question_make(&seed, &x, LEAST + round);
         t_tensors_create(&x.p, &t);
         t_tensors_create(&x.p, &want);
         fill(&t, t_random(&seed));
@@ -422,7 +504,7 @@ static void what_the_verifier_accepts_is_right(void **state)
             rt_plan plan;
             rt_context ctx = {0};
             char text[200] = "";
-            layout_make(&seed, &x.p, ranks, &l);
+            (void)layout_make(&seed, &x.p, ranks, pick(&seed, 0, TOUCH_MOST), &l);
             t_assert_ok(&ctx, rt_plan_create(&ctx, each->name, &x.p, &l, &plan));
             t_assert_ok(&ctx, run(&ctx, job, &want, &l, &plan));
             rt_plan_reset(&plan);
