@@ -1,4 +1,4 @@
-/* Planners that schedule by need: balanced, burst, adaptive, groupcast, decode, prefill.  Worked schedules, bytes and
+/* Planners that schedule by need: balanced, burst, adaptive, groupcast, decode.  Worked schedules, bytes and
  * partials by closed form; that they are right is the verifier's proof, for many problems, and that of the exact results of test_sweep.c. */
 #include "planned.h"
 #include "schedules.h"
@@ -534,79 +534,6 @@ static void decode_orders_of_joins(void **state)
     made_reset(&all);
 }
 
-/* ---- prefill ------------------------------------------------------------------------------------------- */
-
-static bool moves_keys(const rt_pass *pass)
-{
-    bool keys = false, queries = false;
-    for (int64_t i = 0; i < pass->n_moves; i++) {
-        keys = keys || pass->moves[i].payload == RT_PAYLOAD_KV;
-        queries = queries || pass->moves[i].payload == RT_PAYLOAD_Q;
-    }
-    assert_true(keys != queries);
-    return keys;
-}
-
-/* Pass-KV iff T / (T + Pc) >= 2 Hkv / H: the bound is 1/8 for 128 query heads on 8, 1/2 for 32 on 8. */
-static void prefill_chooses_by_the_rule(void **state)
-{
-    (void)state;
-    static const struct {
-        int64_t fresh, all, heads, kv_heads;
-        bool keys;
-    } table[] = {{40, 320, 128, 8, true}, {39, 320, 128, 8, false}, {40, 80, 32, 8, true},
-                 {39, 80, 32, 8, false},  {80, 80, 16, 8, true},    {80, 80, 8, 8, false},
-                 {80, 40, 16, 8, true}};
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        const rt_problem p = problem_make(table[i].fresh, table[i].all, table[i].heads, table[i].kv_heads,
-                                          2, RT_MASK_CAUSAL_BOTTOM_RIGHT);
-        const char *const names[] = {"prefill", "prefill:pass=auto", "prefill:pass=pass-kv",
-                                     "prefill:pass=pass-q"};
-        const bool want[] = {table[i].keys, table[i].keys, true, false};
-        for (int n = 0; n < 4; n++) {
-            made m = plan_make(&p, names[n], RT_LAYOUT_ZIGZAG, 4);
-            assert_int_equal(moves_keys(&m.plan.forward), want[n]);
-            assert_int_equal(moves_keys(&m.plan.backward), want[n]);
-            made_reset(&m);
-        }
-    }
-}
-
-/* Pass-KV: 2 (P - 1) (S/P) Hkv D e for every chunk.  Pass-Q: (P - 1) T H D e once, however it is cut, and the partials
- * home, (P - 1) T H (D e + 4). */
-static void prefill_bytes_match_closed_form(void **state)
-{
-    (void)state;
-    for (int32_t ranks = 1; ranks <= 5; ranks++) {
-        for (int64_t chunk = 0; chunk <= 12; chunk += 5) {
-            const int64_t t = 12, keys = 50, chunks = chunk == 0 ? 1 : (t + chunk - 1) / chunk;
-            const rt_problem p =
-                problem_make(t * ranks, keys * ranks, 8, 2, 8, RT_MASK_CAUSAL_BOTTOM_RIGHT);
-            for (int pass_q = 0; pass_q < 2; pass_q++) {
-                char name[64];
-                (void)snprintf(name, sizeof name, "prefill:pass=pass-%s,chunk=%d", pass_q ? "q" : "kv",
-                               (int)chunk);
-                made m = plan_make(&p, name, RT_LAYOUT_CONTIGUOUS, ranks);
-                rt_counters f = count(&p, &m, false), b = count(&p, &m, true);
-                for (int32_t r = 0; r < ranks; r++) {
-                    const double kv = (double)(chunks * keys * 2 * 16 * 2), q = (double)(t * 8 * 8 * 2);
-                    t_assert_bits_eq(f.sent[RT_PAYLOAD_KV][r], pass_q ? 0.0 : (ranks - 1) * kv);
-                    t_assert_bits_eq(f.sent[RT_PAYLOAD_Q][r], pass_q ? (ranks - 1) * q : 0.0);
-                    t_assert_bits_eq(f.sent[RT_PAYLOAD_STATE][r],
-                                     pass_q ? (ranks - 1) * (double)(t * 8) * (8 * 2 + 4) : 0.0);
-                    t_assert_bits_eq(b.sent[RT_PAYLOAD_DKV][r], pass_q || ranks == 1 ? 0.0 : ranks * kv);
-                    t_assert_bits_eq(b.sent[RT_PAYLOAD_DQ][r], pass_q && ranks > 1 ? ranks * q : 0.0);
-                }
-                assert_int_equal(f.max_partials, ranks);
-                assert_int_equal(f.steps, chunks * ranks + (pass_q && ranks > 1));
-                rt_counters_reset(&f);
-                rt_counters_reset(&b);
-                made_reset(&m);
-            }
-        }
-    }
-}
-
 /* ---- the table ----------------------------------------------------------------------------------------- */
 
 /* A pair of shards that a rank computes in two tiles stands there once. */
@@ -676,8 +603,6 @@ int main(void)
         cmocka_unit_test(decode_rows_match_closed_form),
         cmocka_unit_test(decode_tree_halves_the_ranks),
         cmocka_unit_test(decode_orders_of_joins),
-        cmocka_unit_test(prefill_chooses_by_the_rule),
-        cmocka_unit_test(prefill_bytes_match_closed_form),
         cmocka_unit_test(table_names_a_pair_once),
         cmocka_unit_test(every_variant_is_proved_for_every_mask),
     };

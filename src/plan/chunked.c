@@ -1,4 +1,5 @@
-/* Rings over chunks of queries.  The keys of a chunk's ring start from home again. */
+/* Rings over chunks of queries.  Keys stay cached at home, so every chunk's ring of keys starts there again; it
+ * carries the slots that the chunk's queries see, not the keys of later chunks. */
 #include "plan/chunked.h"
 
 #include <string.h>
@@ -43,8 +44,66 @@ static int64_t chunk_count(const rt_pair_counter *c, int64_t chunk)
     return most;
 }
 
+/* The last slot from `from` on that the queries see, plus 1; `from` if they see none. */
+static int64_t seen_end(const rt_pair_counter *c, const rt_piece *q, rt_piece kv, int64_t from)
+{
+    const int64_t end = kv.slot1;
+    kv.slot0 = from;
+    if (from >= end || rt_pair_counter_count(c, q, &kv) == 0)
+        return from;
+    int64_t low = from, high = end;
+    while (high - low > 1) { /* something is seen from `low` on, nothing from `high` on */
+        kv.slot0 = low + (high - low) / 2;
+        if (rt_pair_counter_count(c, q, &kv) > 0)
+            low = kv.slot0;
+        else
+            high = kv.slot0;
+    }
+    return high;
+}
+
+/* The first slot below `to` that the queries see; `to` if they see none. */
+static int64_t seen_begin(const rt_pair_counter *c, const rt_piece *q, rt_piece kv, int64_t to)
+{
+    kv.slot1 = to;
+    if (to <= kv.slot0 || rt_pair_counter_count(c, q, &kv) == 0)
+        return to;
+    int64_t low = kv.slot0, high = to;
+    while (high - low > 1) { /* nothing is seen below `low`, something below `high` */
+        kv.slot1 = low + (high - low) / 2;
+        if (rt_pair_counter_count(c, q, &kv) > 0)
+            high = kv.slot1;
+        else
+            low = kv.slot1;
+    }
+    return low;
+}
+
+/* The slots of a shard of keys from the first to the last that some query of chunk n sees; all of them where the queries
+ * are not cut. */
+static rt_piece chunk_keys(const rt_pair_counter *c, int32_t shard, int64_t n, int64_t chunk)
+{
+    const rt_piece whole = rt_piece_whole(c->p, c->l, RT_SIDE_KV, shard);
+    rt_piece keys = whole;
+    if (chunk == 0)
+        return keys;
+    keys.slot0 = whole.slot1;
+    keys.slot1 = 0;
+    for (int32_t r = 0; r < c->l->ranks; r++) {
+        const rt_piece q = chunk_piece(c, r, n, chunk);
+        if (q.slot0 < q.slot1) {
+            keys.slot1 = seen_end(c, &q, whole, keys.slot1);
+            keys.slot0 = seen_begin(c, &q, whole, keys.slot0);
+        }
+    }
+    if (keys.slot1 <= keys.slot0)
+        keys.slot0 = keys.slot1 = 0;
+    return keys;
+}
+
+/* keys: of chunk n, by shard */
 static rt_status kv_step(rt_context *ctx, rt_builder *b, const rt_pair_counter *c, bool backward,
-                         int64_t chunk, int64_t n, int64_t t)
+                         int64_t chunk, int64_t n, int64_t t, const rt_piece *keys)
 {
     const int32_t ranks = c->l->ranks;
     rt_tile tile;
@@ -54,16 +113,15 @@ static rt_status kv_step(rt_context *ctx, rt_builder *b, const rt_pair_counter *
     for (int32_t r = 0; r < ranks && t < ranks; r++) {
         tile.rank = r;
         tile.q = chunk_piece(c, r, n, chunk);
-        tile.kv = rt_piece_whole(c->p, c->l, RT_SIDE_KV, ring_rank(r - t, ranks));
+        tile.kv = keys[ring_rank(r - t, ranks)];
         RT_TRY(rt_builder_compute(ctx, b, c, tile));
     }
     for (int32_t r = 0; r < ranks && t < ranks - 1; r++)
-        RT_TRY(rt_builder_send(
-            ctx, b, RT_PAYLOAD_KV, rt_piece_whole(c->p, c->l, RT_SIDE_KV, ring_rank(r - t, ranks)), r,
-            ring_rank((int64_t)r + 1, ranks), ring_buffer(t), ring_buffer(t + 1), RT_PUT));
+        RT_TRY(rt_builder_send(ctx, b, RT_PAYLOAD_KV, keys[ring_rank(r - t, ranks)], r,
+                               ring_rank((int64_t)r + 1, ranks), ring_buffer(t), ring_buffer(t + 1),
+                               RT_PUT));
     for (int32_t r = 0; r < ranks && backward && t > 0; r++)
-        RT_TRY(rt_builder_send(ctx, b, RT_PAYLOAD_DKV,
-                               rt_piece_whole(c->p, c->l, RT_SIDE_KV, ring_rank(r - (t - 1), ranks)), r,
+        RT_TRY(rt_builder_send(ctx, b, RT_PAYLOAD_DKV, keys[ring_rank(r - (t - 1), ranks)], r,
                                ring_rank((int64_t)r + 1, ranks), follow_buffer(t - 1),
                                t < ranks ? follow_buffer(t) : 0, t < ranks || n > 0 ? RT_ADD : RT_PUT));
     return RT_OK;
@@ -117,22 +175,26 @@ static rt_status chunked_pass(rt_context *ctx, rt_builder *b, const rt_pair_coun
 {
     const int32_t ranks = c->l->ranks;
     const int64_t chunks = chunk_count(c, chunk), steps = ranks + (backward && ranks > 1);
-    for (int64_t n = 0; n < chunks; n++) {
-        for (int64_t t = 0; t < steps; t++) {
+    rt_piece *keys = rt_alloc(ctx, ranks, sizeof *keys);
+    rt_status st = keys == NULL ? RT_ERR_NOMEM : RT_OK;
+    for (int64_t n = 0; n < chunks && st == RT_OK; n++) {
+        for (int32_t r = 0; r < ranks && !queries_move; r++)
+            keys[r] = chunk_keys(c, r, n, chunk);
+        for (int64_t t = 0; t < steps && st == RT_OK; t++) {
             rt_progress(ctx, backward ? "planning backward" : "planning forward", n * steps + t,
                         chunks * steps);
-            RT_TRY(rt_builder_step(ctx, b));
-            if (!queries_move) {
-                RT_TRY(kv_step(ctx, b, c, backward, chunk, n, t));
-                continue;
-            }
-            RT_TRY(q_step(ctx, b, c, backward, chunk, n, t));
-            if (!backward && t == 0 && n > 0) /* while the next chunk begins */
-                RT_TRY(states_home(ctx, b, c, chunk, n - 1));
+            st = rt_builder_step(ctx, b);
+            if (st == RT_OK)
+                st = queries_move ? q_step(ctx, b, c, backward, chunk, n, t)
+                                  : kv_step(ctx, b, c, backward, chunk, n, t, keys);
+            if (st == RT_OK && queries_move && !backward && t == 0 &&
+                n > 0) /* while the next chunk begins */
+                st = states_home(ctx, b, c, chunk, n - 1);
         }
     }
-    if (!queries_move || backward || ranks == 1)
-        return RT_OK;
+    rt_free(keys);
+    if (st != RT_OK || !queries_move || backward || ranks == 1)
+        return st;
     RT_TRY(rt_builder_step(ctx, b));
     return states_home(ctx, b, c, chunk, chunks - 1);
 }

@@ -1,8 +1,12 @@
 /* Chunked prefill with persistent KV: the queries are the T new tokens, the keys are the Pc cached ones and the
- * new ones.  A ring in which the keys go round, or the queries: pass-KV moves 2 (T + Pc) Hkv D elements where
- * pass-Q moves T H D, so the first is chosen when T / (T + Pc) >= 2 Hkv / H (the rule of Meta's inference CP; it
- * does not count the partials that pass-Q sends home).  `chunk` takes the queries of every rank so many slots
- * at a time, a whole ring for each (FPDT's way with a long sequence). */
+ * new ones.  The cache stays where it is, sharded; a ring in which the keys go round, or the queries: pass-KV moves
+ * 2 (T + Pc) Hkv D elements where pass-Q moves T H D, so the first is chosen when T / (T + Pc) >= 2 Hkv / H (the rule
+ * of Meta's inference CP; it does not count the partials that pass-Q sends home).
+ *
+ * Every prefill of a sequence in pieces is such a plan (layout chunked says which keys are old).  `chunk` puts several
+ * into one: it takes the queries of every rank so many slots at a time, a whole ring for each.  No rank keeps keys of
+ * others from one chunk to the next, which would be the whole sequence, so those of earlier chunks are sent again
+ * from home; those of later chunks are not there yet and stay. */
 #include "plan/chunked.h"
 
 #include <string.h>
