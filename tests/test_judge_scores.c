@@ -1,8 +1,7 @@
 /* The judge on bent scores: ALiBi, bias, softcap, sinks, dropout; dsink and dbias. */
 #include <omp.h>
 
-#include "emulator.h"
-#include "referee.h"
+#include "bent.h"
 
 static uint64_t state_of_random = UINT64_C(0x9e3779b97f4a7c15);
 
@@ -14,28 +13,6 @@ static int64_t draw(int64_t lo, int64_t hi)
     *s ^= *s >> 27;
     return lo + (int64_t)((*s * UINT64_C(2685821657736338717) >> 33) % (uint64_t)(hi - lo + 1));
 }
-
-enum { ALIBI = 1, BIAS = 2, SOFTCAP = 4, SINK = 8, DROPOUT = 16 };
-
-static const char *const shapes[] = {"bhss", "1hss", "b1ss", "11ss", "111s", "bh1s", "1h1s", "b11s"};
-
-static rt_problem bent(rt_problem p, unsigned what, const char *shape, bool hides)
-{
-    if ((what & ALIBI) != 0)
-        emu_alibi(&p);
-    if ((what & BIAS) != 0)
-        emu_bias(&p, shape, hides);
-    p.softcap = (what & SOFTCAP) != 0 ? 2.5 : 0;
-    if ((what & SINK) != 0)
-        emu_sinks(&p, 2);
-    if ((what & DROPOUT) != 0) {
-        p.dropout = 0.25;
-        p.dropout_seed = 41;
-    }
-    return p;
-}
-
-static const rt_layout_kind kinds[] = {RT_LAYOUT_CONTIGUOUS, RT_LAYOUT_ZIGZAG, RT_LAYOUT_STRIPED};
 
 /* ---- noise -------------------------------------------------------------------------------------- */
 
@@ -444,158 +421,6 @@ static void verdict_of_any_number_of_threads_is_the_same(void **state)
     }
 }
 
-/* ---- the exact truth ----------------------------------------------------------------------------- */
-
-/* The truth rounds to what MPFR's value rounds to. */
-static void agrees_with_the_referee(const emu_case *c, const emu_truth *e, const rt_verdict *v, int n)
-{
-    referee_inputs in = {.p = &c->p};
-    double *want[RT_RESULT_COUNT] = {NULL};
-    for (int t = RT_Q; t <= RT_DOUT; t++)
-        in.x[t] = c->t[t];
-    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
-        want[t] = c->t[t] == NULL && t >= RT_DSINK
-                      ? NULL
-                      : calloc((size_t)emu_elements(&c->p, (rt_tensor_id)t), sizeof(double));
-    for (int t = RT_DSINK; t <= RT_DBIAS; t++) {
-        int64_t differ = 0;
-        (void)referee_results(&in, c->in.dtype[t], RT_F32, want);
-        for (int64_t i = 0; c->t[t] != NULL && i < emu_elements(&c->p, (rt_tensor_id)t); i++)
-            differ += !t_same(rt_round_to(c->in.dtype[t], e->truth[t][i]) + 0.0, want[t][i]) &&
-                      t_bits(want[t][i]) != REFEREE_UNKNOWN;
-        if (differ > v->certificate[t].undecided)
-            print_error("case %d, %s: %d differ, %d undecided\n", n, rt_tensor_name((rt_tensor_id)t),
-                        (int)differ, (int)v->certificate[t].undecided);
-        t_assert_le((double)differ, (double)v->certificate[t].undecided);
-    }
-    for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
-        free(want[t]);
-}
-
-/* dsink and dbias have the correctly rounded value, for every shape of the bias, alone and with all that bends a score. */
-static void gradients_of_scores_have_an_exact_truth(void **state)
-{
-    (void)state;
-    static const rt_dtype formats[] = {RT_F32, RT_BF16, RT_F16};
-    int64_t undecided = 0, elements = 0;
-    for (int n = 0; n < 24; n++) {
-        rt_problem p = emu_problem(19, 19, 4, 2, 5, n % 2 == 0 ? RT_MASK_CAUSAL : RT_MASK_FULL);
-        p.batch = 2;
-        emu_case c;
-        emu_create(&c, bent(p, n < 8 ? BIAS | SINK : each[5].bends, shapes[n % 8], n % 3 == 0),
-                   kinds[n % 3], 1 + n % 3, n % 5 == 4 ? RT_FAMILY_TILTED : RT_FAMILY_GAUSSIAN, (uint64_t)n,
-                   formats[n % 3]);
-        const emu_arithmetic a = emu_declared(formats[n % 3]);
-        emu_truth e;
-        emu_observe_with(&c, &a.d, RT_TRUTH_EXACT, &e);
-        const rt_judge_options o = {.truth = RT_TRUTH_EXACT};
-        emu_fill(&c, &e);
-        const rt_verdict v = emu_judge_with(&c, &a.d, &o);
-        for (int t = RT_DSINK; t <= RT_DBIAS; t++) { /* what was filled in is the truth, rounded */
-            assert_int_equal(v.truth[t], RT_TRUTH_EXACT);
-            assert_int_equal(v.tensor[t].count[RT_CLASS_ROUNDED] + v.certificate[t].undecided,
-                             v.tensor[t].elements);
-            assert_int_equal(v.certificate[t].fast + v.certificate[t].undecided, v.tensor[t].elements);
-            undecided += v.certificate[t].undecided;
-            elements += v.tensor[t].elements;
-        }
-        agrees_with_the_referee(&c, &e, &v, n);
-        emu_truth_reset(&e);
-        emu_reset(&c);
-    }
-    printf("# dsink and dbias: %d of %d undecided\n", (int)undecided, (int)elements);
-    t_assert_le((double)undecided, 1e-3 * (double)elements);
-}
-
-/* What a NaN of a key keeps from an exact truth has binary64's, and its radius; the rest of the tensor stays exact. */
-static void pairs_without_an_exact_truth_keep_binary64(void **state)
-{
-    (void)state;
-    for (int n = 0; n < 2; n++) { /* elements of one pair; of both */
-        rt_problem p = emu_problem(24, 24, 4, 2, 4, RT_MASK_CAUSAL);
-        emu_case c;
-        emu_create(&c, bent(p, BIAS | SINK, n == 0 ? "1hss" : "11ss", false), RT_LAYOUT_ZIGZAG, 2,
-                   RT_FAMILY_GAUSSIAN, 1, RT_F32);
-        const emu_arithmetic a = emu_declared(RT_F32);
-        emu_truth exact, plain;
-        emu_row(&c, RT_K, 0, 20, 0)[1] = T_NAN; /* rows 20 .. 23 of heads 0 and 1 */
-        emu_observe_with(&c, &a.d, RT_TRUTH_EXACT, &exact);
-        emu_observe(&c, &a.d, &plain);
-        int64_t other = 0;
-        for (int64_t h = 0; h < c.p.bias_shape[1]; h++)
-            for (int64_t x = 0; x < 24 * 24; x++) {
-                const int64_t at = emu_row(&c, RT_DBIAS, 0, x / 24, h) - c.t[RT_DBIAS] + x % 24;
-                if (h < 2) {
-                    t_assert_bits_eq(exact.bound[RT_DBIAS][at], plain.bound[RT_DBIAS][at]);
-                    t_assert_bits_eq(exact.truth[RT_DBIAS][at], plain.truth[RT_DBIAS][at]);
-                }
-                other += exact.bound[RT_DBIAS][at] < plain.bound[RT_DBIAS][at];
-            }
-        assert_true(n == 0 ? other > 590 : other == 0); /* of 600 visible pairs in heads 2 and 3 */
-        t_assert_bits_eq(exact.bound[RT_DSINK][0], plain.bound[RT_DSINK][0]);
-        assert_true(exact.bound[RT_DSINK][3] < plain.bound[RT_DSINK][3]);
-        emu_truth_reset(&exact);
-        emu_truth_reset(&plain);
-        emu_reset(&c);
-    }
-}
-
-/* ---- samples ------------------------------------------------------------------------------------- */
-
-/* Sampled: dsink from every row, given the dump's lse and out; dbias by rows where each is of one query and pair, else not. */
-static void samples_judge_dsink_and_rows_of_dbias(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *shape;
-        int64_t kv_heads;
-        bool judged;
-    } table[] = {{"1hss", 2, true},  {"bhss", 2, true},  {"11ss", 1, true}, {"11ss", 2, false},
-                 {"1h1s", 2, false}, {"111s", 1, false}, {"b1ss", 1, true}};
-    for (size_t n = 0; n < sizeof table / sizeof table[0]; n++)
-        for (int way = 0; way < 4; way++) {
-            const rt_sampling sampling = way % 2 == 0 ? RT_SAMPLE_BOTH : RT_SAMPLE_KEYS;
-            emu_case c;
-            emu_create(&c,
-                       bent(emu_problem(120, 120, 4, table[n].kv_heads, 8, RT_MASK_CAUSAL), each[5].bends,
-                            table[n].shape, false),
-                       RT_LAYOUT_ZIGZAG, 2, RT_FAMILY_GAUSSIAN, 4, RT_BF16);
-            emu_arithmetic a = emu_declared(RT_BF16);
-            a.d.tanh_rel = 0x1p-24;
-            emu_run(&c, &a);
-            const rt_judge_options o = {.sampling = sampling,
-                                        .samples = 60,
-                                        .seed = 3,
-                                        .truth = way / 2 == 0 ? RT_TRUTH_F64 : RT_TRUTH_EXACT};
-            rt_verdict v = emu_judge_with(&c, &a.d, &o);
-            assert_true(v.pass);
-            assert_true(v.tensor[RT_DSINK].judged && v.given_lse == (sampling == RT_SAMPLE_BOTH));
-            assert_int_equal(v.judged[RT_DSINK], 4);
-            assert_int_equal(v.tensor[RT_DBIAS].judged, table[n].judged);
-            const int64_t heads = c.p.bias_shape[1];
-            assert_int_equal(v.judged[RT_DBIAS], table[n].judged ? heads * 15 : 0);
-            assert_int_equal(v.tensor[RT_DBIAS].elements, table[n].judged ? heads * 15 * 120 : 0);
-            if (table[n].judged) {
-                assert_int_equal(v.total[RT_DBIAS], heads * 120);
-                assert_int_equal(v.truth[RT_DBIAS],
-                                 way == 2 ? RT_TRUTH_EXACT : RT_TRUTH_F64); /* all rows: too dear */
-                const int64_t last = heads - 1;
-                for (int64_t i = 0; i < 120;
-                     i++) /* in each row, one element of each the row's query sees */
-                    emu_row(&c, RT_DBIAS, 0, i, last)[i / 2] += 3;
-                v = emu_judge_with(&c, &a.d, &o);
-                assert_int_equal(v.tensor[RT_DBIAS].count[RT_CLASS_WRONG], 15);
-                assert_int_equal(v.tensor[RT_DBIAS].first.head, last);
-                assert_int_equal(v.tensor[RT_DBIAS].first.dim, v.tensor[RT_DBIAS].first.pos / 2);
-            }
-            c.t[RT_DSINK][2] += 0.5;
-            v = emu_judge_with(&c, &a.d, &o);
-            assert_false(rt_tally_pass(&v.tensor[RT_DSINK]));
-            assert_int_equal(v.tensor[RT_DSINK].first.head, 2);
-            emu_reset(&c);
-        }
-}
-
 int main(void)
 {
     omp_set_num_threads(1); /* small problems: more threads would only wait */
@@ -613,9 +438,6 @@ int main(void)
         cmocka_unit_test(faults_are_found),
         cmocka_unit_test(planted_error_of_three_bounds_is_wrong_where_it_is),
         cmocka_unit_test(verdict_of_any_number_of_threads_is_the_same),
-        cmocka_unit_test(gradients_of_scores_have_an_exact_truth),
-        cmocka_unit_test(pairs_without_an_exact_truth_keep_binary64),
-        cmocka_unit_test(samples_judge_dsink_and_rows_of_dbias),
     };
     return cmocka_run_group_tests(tests, NULL, t_teardown_memory);
 }

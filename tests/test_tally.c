@@ -537,14 +537,15 @@ static void an_exact_truth_takes_the_radius_of_the_f64_one_away(void **state)
     const double inputs[3] = {0, 0.5,
                               RT_INF}; /* decided; open by a half; beyond the range of the fast pass */
     for (int i = 0; i < 3; i++) {
-        rt_bounds b = {.bound = 8, .lambda = 4, .radius = 1, .known = 1};
+        rt_bounds b = {.sys = 1, .random = 2, .rounding = 0.5, .det = 6, .last = 1, .radius = 1};
+        rt_budget_know(&b, 0x1p70); /* what the bounds are made of must not drown in it */
         const double exact = -0.25, known = inputs[i] + 0x1p-54;
         double truth = -0.5;
-        rt_sweep_take_exact(&exact, inputs[i], 1, &truth, &b);
+        assert_int_equal(rt_sweep_take_exact(&exact, inputs[i], 1, &truth, &b), i < 2);
         t_assert_bits_eq(truth, i < 2 ? exact : -0.5);
-        t_assert_bits_eq(b.bound, i < 2 ? 8 + (known - 1) : 8);
-        t_assert_bits_eq(b.lambda, i < 2 ? 4 + (known - 1) : 4);
-        t_assert_bits_eq(b.known, i < 2 ? known : 1);
+        t_assert_bits_eq(b.bound, i < 2 ? 7 + known : 0x1p70);
+        t_assert_bits_eq(b.lambda, i < 2 ? 3.5 + known : 0x1p70);
+        t_assert_bits_eq(b.known, i < 2 ? known : 0x1p70);
         t_assert_bits_eq(b.radius, i == 0 ? 0 : i == 1 ? known : 1);
     }
 }

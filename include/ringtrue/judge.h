@@ -25,7 +25,7 @@ typedef enum {
     RT_CLASS_WRONG,       /**< err > B: the declared arithmetic cannot have produced it */
     RT_CLASS_SPECIAL, /**< NaN or infinity where there is none, or none where there is one, or an empty row that
                                holds something */
-    RT_CLASS_UNDEFINED, /**< depends on a NaN or infinity of the inputs: not judged */
+    RT_CLASS_UNDEFINED, /**< depends on a NaN or infinity of the inputs, or its truth is not known: not judged */
     RT_CLASS_COUNT
 } rt_class;
 
@@ -67,6 +67,9 @@ typedef struct {
     int64_t bias_sum;     /**< signed error in 2^-20 ulps, each limited to +-1024 ulps */
     int64_t bias_squares; /**< squares of the same in 2^-10 ulp^2; for the z-score */
     int64_t empty_minus_inf, empty_plus_inf, empty_zero; /**< lse: what empty rows hold */
+    /** elements whose truth is not known: scores so large that binary64 says nothing of the weights, where `exact` has
+     *  no value either (gradients of rows beyond 2^40; out of such rows in binary64); UNDEFINED, if not NaN */
+    int64_t unknown;
     bool has_first, has_worst;
     rt_element first; /**< the first WRONG or SPECIAL (else SUSPECT) in order (b, pos, head, dim) */
     rt_element worst; /**< the largest err / B */

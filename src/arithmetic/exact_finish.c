@@ -30,15 +30,17 @@ static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact
     const int64_t Dv = p->dim_v;
     const double m = *state[3];
     const rt_dd l = {*state[4], *state[5]};
-    if (m > DBL_MAX && resolve != NULL) { /* out of range: all of it by MPFR */
+    if (m > DBL_MAX) { /* out of range: all of it by MPFR, or not at all */
         bool *all = rt_alloc(ctx, Dv, sizeof *all), lse_too = true;
         if (all == NULL)
             return RT_ERR_NOMEM;
         memset(all, 1, (size_t)Dv * sizeof *all);
         all_nan(out, Dv);
         *lse = RT_NAN;
-        const rt_status st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, all,
-                                                  &lse_too, out, lse, cert);
+        const rt_status st = resolve == NULL
+                                 ? RT_OK
+                                 : rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, all,
+                                                        &lse_too, out, lse, cert);
         for (int64_t d = 0; d < Dv; d++) {
             cert[RT_OUT].undecided += all[d];
             open[0] = all[d] ? RT_INF : open[0];

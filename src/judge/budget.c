@@ -85,11 +85,17 @@ rt_bounds rt_budget_close(const rt_budget *b, double det, double var, double sys
     /* Squares below 2^-1022 are lost: what that takes from sqrt(var) is less than the root of this floor. */
     rt_bounds r = {.sys = sys, .random = lambda * sqrt(var + 0x1p-900), .det = det};
     const double likely = sys + r.random < det ? sys + r.random : det;
-    const double all = det + half_ulp(format, fabs(truth) + det);
+    r.last = half_ulp(format, fabs(truth) + det);
     r.rounding = half_ulp(format, fabs(truth) + likely);
     r.radius = b->radius * det + 0x1p-52 * fabs(truth); /* of the truth, in binary64 */
-    r.known = r.radius;
-    r.bound = all + r.known;
-    r.lambda = likely + r.rounding + r.known;
+    rt_budget_know(&r, r.radius);
     return r;
+}
+
+void rt_budget_know(rt_bounds *b, double known)
+{
+    const double likely = b->sys + b->random < b->det ? b->sys + b->random : b->det;
+    b->known = known;
+    b->bound = b->det + b->last + known;
+    b->lambda = likely + b->rounding + known;
 }

@@ -121,11 +121,15 @@ double rt_gamma(double n, double u);
 typedef struct {
     double bound, lambda;              /* B, B_lambda, the truth's radius within */
     double sys, random, rounding, det; /* their parts */
+    double last;                       /* the last rounding, in the worst case */
     double radius;                     /* of the truth */
-    double known; /* what both allow for the truth: its radius, and that it is a double */
+    double
+        known; /* what both allow for the truth: its radius, and that it is a double; infinite: not known */
 } rt_bounds;
 
 rt_bounds rt_budget_close(const rt_budget *b, double det, double var, double sys, double lambda,
                           rt_dtype format, double truth);
+/* The same with a truth that is known to `known`, in place of binary64's radius. */
+void rt_budget_know(rt_bounds *b, double known);
 
 #endif

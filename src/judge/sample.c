@@ -193,6 +193,8 @@ void rt_given_records(rt_sweep *s)
             r->det_d = worst.det_d * r->g1;
             r->var_d = worst.var_d * r->g1 * r->g1;
             r->sys_d = worst.sys_d * r->g1;
+            /* weights from an lse that is off by more than this are not known, nor are scores of its size in binary64 */
+            r->open = r->det_l > 1 || 0x1p-49 * fabs(r->lse) > RT_SWEEP_OPEN;
         }
 #pragma omp critical(rt_judge_given)
         for (int64_t d = 0; d < D + Dv && row != NULL; d++) {

@@ -223,18 +223,24 @@ rt_sum_terms rt_sweep_sum_terms(const rt_budget *b, int64_t n)
                           .sys = rt_budget_dot_sys(b, (double)n, 1)};
 }
 
-void rt_sweep_take_exact(const double *exact, double open, int64_t n, double *truth, rt_bounds *bounds)
+bool rt_sweep_take_exact(const double *exact, double open, int64_t n, double *truth, rt_bounds *bounds)
 {
     if (!(open < RT_INF)) /* beyond the range of the fast pass: binary64 stays */
-        return;
+        return false;
     for (int64_t d = 0; d < n; d++) {
-        const double known = 0x1p-52 * fabs(exact[d]) + open;
-        bounds[d].bound += known - bounds[d].known;
-        bounds[d].lambda += known - bounds[d].known;
-        bounds[d].known = known;
+        rt_budget_know(&bounds[d], 0x1p-52 * fabs(exact[d]) + open);
         bounds[d].radius =
-            open > 0 ? known : 0; /* decided: exact[d] rounds to what the true value rounds to */
+            open > 0 ? bounds[d].known : 0; /* decided: exact[d] rounds to what the true value rounds to */
         truth[d] = exact[d];
+    }
+    return true;
+}
+
+void rt_sweep_unknown(int64_t n, double *truth, rt_bounds *bounds)
+{
+    for (int64_t d = 0; d < n; d++) {
+        truth[d] = 0;
+        bounds[d] = (rt_bounds){.bound = RT_INF, .lambda = RT_INF, .radius = RT_INF, .known = RT_INF};
     }
 }
 

@@ -42,6 +42,7 @@ typedef struct {
     int64_t keys;          /* visible */
     uint8_t bad_p, bad_s;  /* 0, 1: depends on an infinity, 2: on a NaN; of P, of dS */
     uint8_t bad_g;         /* the same of the row of dO itself */
+    bool open;             /* binary64 does not know the row's weights */
 } rt_row_record;
 
 typedef struct rt_sweep {
@@ -209,8 +210,15 @@ static inline double rt_sweep_over(double c, double v)
     return v > 0x1p-900 ? c * c / v : c > 0 ? RT_INF : 0; /* below, the squares may have underflowed */
 }
 
-/* The exact truth in place of binary64's: truth[d] = exact[d], whose radius is its last place and what was left open. */
-void rt_sweep_take_exact(const double *exact, double open, int64_t n, double *truth, rt_bounds *bounds);
+/* An exponent that is off by more than this says little about its weight; one below the second, nothing. */
+#define RT_SWEEP_OPEN 0x1p-4
+#define RT_SWEEP_NOTHING (-60)
+
+/* The exact truth in place of binary64's: truth[d] = exact[d], whose radius is its last place and what was left open.  False: there is
+ * none. */
+bool rt_sweep_take_exact(const double *exact, double open, int64_t n, double *truth, rt_bounds *bounds);
+/* Neither truth is known: the elements are not judged. */
+void rt_sweep_unknown(int64_t n, double *truth, rt_bounds *bounds);
 
 /* Judge one row of a tensor: `undefined` per element (NULL: none; 1 infinity, 2 NaN behind it). */
 void rt_tally_row(const rt_sweep *s, rt_sweep_work *w, rt_tensor_id t, int64_t pos, int64_t head, int64_t n,

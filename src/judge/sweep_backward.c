@@ -22,6 +22,7 @@ typedef struct {
     int64_t partials[K];
     bool in_partial[K];
     uint8_t bad_k[K], bad_v[K];
+    bool open[K];                        /* some row that sees it has weights that binary64 does not know */
     bool bad_g;                          /* some row of dO that a key needs is not finite */
     double s_det[K], s_var[K], s_sys[K]; /* rounding P or dS and adding: by the rows that see the key */
 } key_block;
@@ -166,6 +167,7 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
             x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
             x->bad_v[j] = rec->bad_p > x->bad_v[j] && w->pair.mu[j] > 0 ? rec->bad_p : x->bad_v[j];
             x->bad_g = x->bad_g || rec->bad_g > 0;
+            x->open[j] = x->open[j] || rec->open;
         }
     }
     return true;
@@ -245,9 +247,12 @@ static void close_keys(rt_sweep *s, const key_block *x, const sums *a, int64_t w
         memset(undefined, bad[j], (size_t)width);
         const bool some = t == RT_DV && x->bad_g && mark_dims(s, x->pos[j], w->got, undefined);
         const double *exact = t == RT_DK ? s->x_dk : s->x_dv;
-        if (exact != NULL && x->keys[j] > 0)
+        const bool known =
+            exact != NULL && x->keys[j] > 0 &&
             rt_sweep_take_exact(exact + (x->first + j) * width,
                                 (t == RT_DK ? s->open_dk : s->open_dv)[x->first + j], width, truth, bounds);
+        if (!known && x->open[j])
+            rt_sweep_unknown(width, truth, bounds);
         rt_tally_row(s, w, t, x->pos[j], s->g, width, truth, bounds, bad[j] > 0 || some ? undefined : NULL);
     }
 }

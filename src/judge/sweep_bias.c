@@ -88,7 +88,7 @@ static void tile(const rt_sweep *s, int64_t h, const int64_t *pos, int64_t nq, i
                                                     s->v2[key0 + j], score[j], P[j], dp[j]);
             const double f2 = r.weight * r.weight, flushed = s->more * s->budget.eta * (1 + r.size);
             sum[VALUE * stride + j] += r.value;
-            sum[DET * stride + j] += r.det + r.weight * rec->det_d + flushed;
+            sum[DET * stride + j] += rec->open ? RT_INF : r.det + r.weight * rec->det_d + flushed;
             sum[VAR * stride + j] += r.var + f2 * (rec->var_l * r.size * r.size + rec->var_d);
             sum[SYS * stride + j] += r.sys + r.weight * rec->sys_d + flushed;
             sum[ABS * stride + j] += fabs(r.value);
@@ -131,10 +131,12 @@ static void judge_row(const rt_sweep *s, const rt_bias_sums *x, rt_sweep_work *w
         bounds[j] =
             n > 0 ? rt_budget_close(b, det, var, sum[SYS * stride + j], s->lambda[RT_DBIAS], format, value)
                   : (rt_bounds){0};
-        if (exact != NULL)
-            rt_truth_element(f, format,
-                             (const double[]){exact[j], exact[stride + j], exact[2 * stride + j]}, top,
-                             &truth[j], &bounds[j], certificate);
+        const bool known = exact != NULL && rt_truth_element(f, format,
+                                                             (const double[]){exact[j], exact[stride + j],
+                                                                              exact[2 * stride + j]},
+                                                             top, &truth[j], &bounds[j], certificate);
+        if (!known && isinf(sum[DET * stride + j]))
+            rt_sweep_unknown(1, &truth[j], &bounds[j]);
         const double bad = sum[BAD * stride + j];
         undefined[j] = bad >= 0x1p20 ? 2 : bad > 0 ? 1 : 0;
         odd = odd || bad > 0;

@@ -10,6 +10,8 @@ typedef struct {
     const int64_t *pos;
     double top[Q], below[Q], l[Q], lse[Q]; /* the maximum with the sink, and without */
     double sum_rho[Q], sum_rho2[Q], sum_var[Q], max_var[Q], max_w[Q], sum_sys[Q], sum_sys2[Q];
+    double max_rho[Q];           /* of the keys that matter, first order; infinite where sum_rho does */
+    bool open[Q];                /* rt_row_record */
     double sum_e[Q], sum_y[Q];   /* of dS: det, sys */
     double over_e[Q], over_y[Q]; /* their squares over var */
     int64_t keys[Q];
@@ -127,6 +129,21 @@ static void pass_lse(const rt_sweep *s, row_block *r, rt_sweep_work *w)
     }
 }
 
+/* A row with large scores: what its keys' exponents are off by.  A key whose weight is nothing, however much it is off, does not count. */
+static void reach(const rt_sweep *s, const rt_score_terms *c, const key_block *x, const double *vis,
+                  const double *score, const double *s_det, double det0, double top, double *max_rho,
+                  bool *open)
+{
+    for (int64_t j = 0; j < x->nk; j++) {
+        const double d = top - score[j], rho = s_det[j] + 3 * c->u * fabs(d) + det0;
+        if (!(vis[j] > 0) || rho - d < RT_SWEEP_NOTHING)
+            continue;
+        *max_rho = rho > *max_rho ? rho : *max_rho;
+        const double mine = s->budget.radius * rho;
+        *open = *open || (mine > RT_SWEEP_OPEN && mine - d > RT_SWEEP_NOTHING);
+    }
+}
+
 /* Pass 2: O and the sums behind its bound.  acc is (nq, 2 Dv): O, then sum w v^2. */
 static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
 {
@@ -147,6 +164,8 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
         r->w_part[i] = r->w_top[i] = 0;
         r->w_low[i] = 1;
         r->in_part[i] = false;
+        r->max_rho[i] = 0;
+        r->open[i] = false;
     }
     for (int64_t kb = 0; kb < s->key_groups.blocks; kb++) {
         if (gather(s, &s->key_groups, r, kb, true, &x, w, &full)) {
@@ -173,10 +192,11 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                              var0 = (1 + blocks) * c.u2;
                 const double top = r->top[i];
                 double rho_sum = 0, rho2_sum = 0, var_sum = 0, var_max = 0, w_max = 0, sys_sum = 0,
-                       sys2_sum = 0, p_sum = 0;
+                       sys2_sum = 0, p_sum = 0, rho_top = 0;
                 for (int64_t j = 0; j < x.nk; j++) {
                     const double d = fabs(score[j] - top);
                     double rho = s_det[j] + 3 * c.u * d + det0;
+                    rho_top = rho > rho_top ? rho : rho_top;
                     rho += rho * rho;
                     const double var = s_var[j] + 3 * c.u2 * d * d + var0;
                     const double sys = s_sys[j] + sys0;
@@ -190,6 +210,10 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                     sys_sum += p[j] * sys;
                     sys2_sum += p[j] * sys * sys;
                 }
+                if (rho_top > 0.5) /* never with ordinary scores */
+                    reach(s, &c, &x, w->vis, score, s_det, det0, top, &r->max_rho[i], &r->open[i]);
+                else
+                    r->max_rho[i] = fmax(r->max_rho[i], 0.5);
                 r->w_part[i] += p_sum;
                 r->in_part[i] = true;
                 r->sum_rho[i] += rho_sum;
@@ -231,6 +255,7 @@ static void add_sink(const rt_sweep *s, row_block *r)
         const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]),
                      sys = (1 + blocks) * b->exp_rel;
         double rho = b->u * (fabs(sink) + 3 * d) + sys + (1 + blocks) * b->u;
+        r->max_rho[i] = fmax(r->max_rho[i], rho);
         rho += rho * rho;
         const double var = u2 * (sink * sink + 3 * d * d + 1 + blocks);
         r->sum_rho[i] += weight * rho;
@@ -310,8 +335,9 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
             const double big_l = 1 + fabs(L),
                          m = sunk && !nothing ? fmax(fabs(r->top[i]), fabs(r->below[i])) : r->top[i],
                          more = joins + sunk; /* the sink may join as a partial does */
-            rec->det_l = r->sum_rho[i] + rt_gamma(n, u) + 2 * u * fabs(m) + 4 * u * big_l +
-                         more * uj * (8 + 2 * fabs(L));
+            /* the average of exponents' errors over weights in between: no more than the largest */
+            rec->det_l = fmin(r->sum_rho[i], r->max_rho[i] + n * 0x1p-80) + rt_gamma(n, u) +
+                         2 * u * fabs(m) + 4 * u * big_l + more * uj * (8 + 2 * fabs(L));
             rec->var_l =
                 r->sum_var[i] + u2 * (n + 2 * m * m + 4 * (1 + L * L)) + more * uj2 * (16 + 2 * L * L);
             rec->sys_l = r->sum_sys[i];
@@ -331,7 +357,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 }
             }
             if (s->x_lse != NULL && !empty)
-                rt_sweep_take_exact(s->x_lse + index, s->open_lse[index], 1, &truth, &bl);
+                (void)rt_sweep_take_exact(s->x_lse + index, s->open_lse[index], 1, &truth, &bl);
             rt_tally_row(s, w, RT_LSE, r->pos[i], r->h, 1, &truth, &bl,
                          r->bad_p[i] > 0 ? &r->bad_p[i] : NULL);
         }
@@ -399,8 +425,11 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         }
         if (s->any[RT_OUT]) {
             const bool odd = mark_output(s, r, i, w, undefined);
-            if (s->x_out != NULL && !nothing)
+            const bool known =
+                s->x_out != NULL && !nothing &&
                 rt_sweep_take_exact(s->x_out + index * Dv, s->open_out[index], Dv, truth, bounds);
+            if (!known && r->open[i])
+                rt_sweep_unknown(Dv, truth, bounds);
             rt_tally_row(s, w, RT_OUT, r->pos[i], r->h, Dv, truth, bounds, odd ? undefined : NULL);
         }
         rec->lse = L;
@@ -417,6 +446,7 @@ static void close_output(rt_sweep *s, row_block *r, rt_sweep_work *w)
         rec->bad_p = r->bad_p[i];
         rec->bad_s = r->bad_s[i];
         rec->bad_g = r->g_bad[i];
+        rec->open = r->open[i];
     }
 }
 
@@ -593,8 +623,10 @@ static void close_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
         }
         memset(undefined, r->bad_s[i], (size_t)D);
         const int64_t index = (r->h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->queries.n + r->r0 + i;
-        if (s->x_dq != NULL && rec->keys > 0)
-            rt_sweep_take_exact(s->x_dq + index * D, s->open_dq[index], D, truth, bounds);
+        const bool known = s->x_dq != NULL && rec->keys > 0 &&
+                           rt_sweep_take_exact(s->x_dq + index * D, s->open_dq[index], D, truth, bounds);
+        if (!known && rec->open)
+            rt_sweep_unknown(D, truth, bounds);
         rt_tally_row(s, w, RT_DQ, r->pos[i], r->h, D, truth, bounds, r->bad_s[i] > 0 ? undefined : NULL);
     }
 }

@@ -18,6 +18,7 @@ typedef struct {
     double exact[3]; /* the value as hi, lo, its error; NaN: not computed */
     int64_t parts, rows;
     uint8_t bad;
+    bool open; /* binary64 does not know a row's weights */
 } rt_sink_sums;
 
 /* The pair in hand, all of whose row records are filled: sums[h] of its heads. */

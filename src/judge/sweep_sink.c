@@ -27,6 +27,7 @@ void rt_sink_share(const rt_sweep *s, const rt_layout_side *side, rt_sink_sums *
                 x.abs += fabs(share);
                 x.sq += share * share;
                 x.bad = r->bad_s > x.bad ? r->bad_s : x.bad;
+                x.open = x.open || r->open;
             }
             if (at + 1 == s->p->seqlen_q || side->rank_of[side->pos[at + 1]] != rank) { /* a rank's part */
                 const double t = x.value - before;
@@ -59,6 +60,7 @@ static void judge_head(rt_sweep *s, const rt_sink_sums *sums, int64_t h, int32_t
         x.parts += y->parts;
         x.rows += y->rows;
         x.bad = y->bad > x.bad ? y->bad : x.bad;
+        x.open = x.open || y->open;
         rt_arithmetic_exact.sum(RT_DSINK, s->p, (const double *[RT_MAX_PARTS]){y->exact},
                                 (double *[RT_MAX_PARTS]){x.exact});
     }
@@ -66,8 +68,10 @@ static void judge_head(rt_sweep *s, const rt_sink_sums *sums, int64_t h, int32_t
                     ranks > 1 ? (double)x.parts : 1, x.t_abs, x.t_sq, &x.det, &x.var);
     const rt_dtype format = s->in->dtype[RT_DSINK];
     rt_bounds bounds = rt_budget_close(b, x.det, x.var, x.sys, s->lambda[RT_DSINK], format, x.value);
-    rt_truth_element(rt_exact_gradient_factor(s->p, RT_DSINK), format, x.exact, fabs(x.exact[0]), &x.value,
-                     &bounds, certificate);
+    if (!rt_truth_element(rt_exact_gradient_factor(s->p, RT_DSINK), format, x.exact, fabs(x.exact[0]),
+                          &x.value, &bounds, certificate) &&
+        x.open)
+        rt_sweep_unknown(1, &x.value, &bounds);
     rt_tally_row(s, w, RT_DSINK, 0, h, 1, &x.value, &bounds, x.bad > 0 ? &x.bad : NULL);
 }
 

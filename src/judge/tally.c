@@ -105,6 +105,7 @@ void rt_tally_merge(rt_tally *into, const rt_tally *from)
         into->ratio_bins[i] += from->ratio_bins[i];
     for (int i = 0; i < RT_ULP_BINS; i++)
         into->ulp_bins[i] += from->ulp_bins[i];
+    into->unknown += from->unknown;
     into->bias_sum += from->bias_sum;
     into->bias_squares += from->bias_squares;
     into->empty_minus_inf += from->empty_minus_inf;
@@ -200,6 +201,11 @@ static void judge_element(rt_tally *t, rt_element *e, const rt_bounds *b, uint8_
     if (undefined > 0) {
         /* A NaN must show; after an infinity several answers are right. */
         e->found = undefined == 2 && isfinite(got) ? RT_CLASS_SPECIAL : RT_CLASS_UNDEFINED;
+        t->ulp_bins[RT_ULP_BINS - 1]++;
+    } else if (isinf(b->known)) { /* what is not known is not judged; but finite inputs make no NaN */
+        e->found =
+            isnan(got) && !overflows_to(t->dtype, DBL_MAX, got) ? RT_CLASS_SPECIAL : RT_CLASS_UNDEFINED;
+        t->unknown++;
         t->ulp_bins[RT_ULP_BINS - 1]++;
     } else if (rt_is_minus_inf(truth)) {
         e->found = empty_lse(t, got);

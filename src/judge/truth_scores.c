@@ -129,13 +129,13 @@ rt_status rt_truth_bias(rt_context *ctx, rt_sweep *s, rt_truths *t, rt_bias_sums
     return first;
 }
 
-void rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], double top, double *truth,
+bool rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], double top, double *truth,
                       rt_bounds *bounds, rt_certificate *certificate)
 {
     double radius, rounded;
     const rt_dd x = rt_exact_gradient_value(f, (rt_dd){sum[0], sum[1]}, sum[2], &radius);
     if (isnan(x.hi)) /* no exact value: binary64 stays */
-        return;
+        return false;
     double exact = x.hi;
     if (rt_exact_decide(format, x.hi, x.lo, radius, &rounded)) {
         rt_exact_count_fast(certificate, radius, top);
@@ -144,5 +144,5 @@ void rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], d
     } else {
         certificate->undecided++;
     }
-    rt_sweep_take_exact(&exact, radius, 1, truth, bounds);
+    return rt_sweep_take_exact(&exact, radius, 1, truth, bounds);
 }

@@ -134,6 +134,12 @@ static void show_details(FILE *f, const rt_report *r, const rt_verdict *v, rt_te
                 "#   empty rows: lse is -inf in %lld, +inf (FlashAttention-2's convention) in %lld, 0 in "
                 "%lld\n",
                 (long long)t->empty_minus_inf, (long long)t->empty_plus_inf, (long long)t->empty_zero);
+    if (t->unknown > 0)
+        fprintf(f,
+                "#   undecided: %lld elements depend on rows with scores beyond 2^40, which neither truth "
+                "resolves; they "
+                "count as undef\n",
+                (long long)t->unknown);
     if (t->has_first && t->first.found != RT_CLASS_ROUNDED)
         show_element(f, r, id, "first", &t->first);
     if (t->has_worst)

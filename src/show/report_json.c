@@ -48,6 +48,7 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
                         json_pack("{s:I, s:I, s:I}", "minus_inf", (json_int_t)t->empty_minus_inf,
                                   "plus_inf", (json_int_t)t->empty_plus_inf, "zero",
                                   (json_int_t)t->empty_zero));
+    json_object_set_new(o, "unknown", json_integer(t->unknown));
     const rt_certificate *c = &v->certificate[id];
     json_object_set_new(o, "truth", json_string(v->truth[id] == RT_TRUTH_EXACT ? "exact" : "f64"));
     json_object_set_new(
