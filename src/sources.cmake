@@ -153,6 +153,7 @@ set(RT_CLI_SOURCES
   src/cli/grid.c
   src/cli/grid_groups.c
   src/cli/plan.c
+  src/cli/plan_files.c
   src/cli/check.c
   src/cli/diff.c
   src/cli/info.c

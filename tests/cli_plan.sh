@@ -97,6 +97,23 @@ prints '# plan ring, layout striped, remainder spread, 3 ranks'
 ok "$RINGTRUE" plan out --summary --plan single --layout zigzag --ranks 2 --remainder ceil
 prints '# plan single, layout zigzag, remainder ceil, 2 ranks'
 
+# A dump carries the files that its plan names: it is judged, run and laid anew from any folder; so are lists of positions that a spec names.
+ok "$RINGTRUE" run in --plan adaptive:grid=@grid.txt --ranks 2 --arith f64 -o carried
+cmp grid.txt carried/grid.txt || fail "the grid beside the dump"
+mkdir elsewhere
+(cd elsewhere && ok "$RINGTRUE" check ../carried && prints 'algorithm adaptive:grid=@grid.txt')
+(cd elsewhere && ok "$RINGTRUE" plan "$PWD/../carried" --summary && ok "$RINGTRUE" run ../carried --arith f64 -o again && cmp again/grid.txt ../grid.txt &&
+    ok "$RINGTRUE" run ../carried --relayout contiguous --ranks 2 -o laid && ok "$RINGTRUE" check laid) || fail "from another folder"
+rm carried/grid.txt
+(cd elsewhere && refuse 3 "cannot open the grid '../carried/grid.txt'" "$RINGTRUE" check ../carried)
+ok "$RINGTRUE" run in --layout contiguous --ranks 2 --plan ring -o listed
+printf 'qkv 0 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14\nqkv 1 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29\n' >listed/order.txt
+"$RINGTRUE" info listed | sed -n '/^# spec/,$p' | sed '1d; s/"layout": "contiguous"/"layout": "positions:file=order.txt"/' >listed.json
+(cd elsewhere && ok "$RINGTRUE" check ../listed --spec ../listed.json && prints 'layout    positions:file=order.txt' &&
+    ok "$RINGTRUE" run ../listed --spec ../listed.json --arith f64 -o from_list && ok "$RINGTRUE" check from_list) || fail "a list beside the dump"
+sed 's/order.txt/none.txt/' listed.json >none.json
+refuse 3 "cannot open 'listed/none.txt'" "$RINGTRUE" check listed --spec none.json
+
 if ! command -v python3 >/dev/null 2>&1; then
     echo "the JSON part is left out: no python3"
     exit 0

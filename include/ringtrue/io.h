@@ -138,6 +138,8 @@ rt_status rt_spec_init(rt_context *ctx, const rt_problem *p, rt_dtype input, rt_
  *  first file; spec.json beside the files. */
 typedef struct {
     char *path;
+    char *
+        folder; /**< where its files lie; files that the spec names (positions:file=, grid=@) are looked up there */
     rt_spec spec;
     rt_layout layout; /**< of the spec, built and checked against the files */
     bool per_rank;    /**< one file per rank; else global */

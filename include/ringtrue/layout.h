@@ -89,6 +89,8 @@ typedef struct {
      *  padded[d+1] of a padded sequence; the order is laid over that sequence, then its padding is taken out
      *  (padded_q and padded_k both or none). */
     const int64_t *padded_q, *padded_k;
+    const char
+        *folder; /**< where a list's file without a leading slash lies; NULL: where the program runs */
 } rt_layout_options;
 /** Build a named layout for Sq and Sk of `p` over P ranks.  Orders that framework docs define for multiples
  *  only follow `remainder` for other lengths (per document in the -doc orders), and `note` says so.  Ranks

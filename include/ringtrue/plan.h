@@ -107,6 +107,8 @@ typedef struct {
 typedef struct {
     const char *parameters;
     const char *planner; /**< its name, for errors; may be NULL */
+    const char *
+        folder; /**< where files that parameters name without a leading slash lie; NULL: where the program runs */
 } rt_plan_options;
 
 /** A parameter that a planner takes. */
@@ -128,6 +130,9 @@ const rt_planner *rt_planners(void);
  *  RT_ERR_ARG for an unknown name or parameter (the message lists the known). */
 rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p, const rt_layout *l,
                          rt_plan *out) RT_NODISCARD;
+/** The same for a name that came with a dump: files that its parameters name lie in `folder` (rt_dump.folder). */
+rt_status rt_plan_create_in(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
+                            const rt_layout *l, rt_plan *out) RT_NODISCARD;
 void rt_plan_reset(rt_plan *plan);
 
 /** Prove the plan: every visible (query, key, head) computed exactly once forward and once backward; a

@@ -142,3 +142,14 @@ rt_status rt_parameters_list(rt_context *ctx, const char *what, const char *text
     *n = count;
     return RT_OK;
 }
+
+rt_status rt_parameters_path(rt_context *ctx, const char *folder, const char *value, int length, char **out)
+{
+    const bool inside = folder != NULL && folder[0] != '\0' && value[0] != '/';
+    const size_t size = (inside ? strlen(folder) + 1 : 0) + (size_t)length + 1;
+    *out = rt_alloc(ctx, (int64_t)size, 1);
+    if (*out == NULL)
+        return RT_ERR_NOMEM;
+    (void)snprintf(*out, size, "%s%s%.*s", inside ? folder : "", inside ? "/" : "", length, value);
+    return RT_OK;
+}

@@ -27,4 +27,9 @@ rt_status rt_parameters_choice(rt_context *ctx, const char *what, const char *te
 rt_status rt_parameters_list(rt_context *ctx, const char *what, const char *text, const char *key,
                              int64_t **out, int64_t *n) RT_NODISCARD;
 
+/* The file that a value of `length` characters names, rt_alloc: a name without a leading slash lies in `folder` (NULL or "": the working
+ * directory). */
+rt_status rt_parameters_path(rt_context *ctx, const char *folder, const char *value, int length,
+                             char **out) RT_NODISCARD;
+
 #endif

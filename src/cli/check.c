@@ -25,8 +25,7 @@ rt_status rt_cli_check(rt_cli *c)
     rt_verdict v;
     rt_status st = rt_options_declare(c->ctx, o, &d.spec.declared);
     if (st == RT_OK)
-        st = rt_plan_create(c->ctx, o->has_plan ? o->plan : d.spec.algorithm, &d.spec.problem, &d.layout,
-                            &plan);
+        st = rt_cli_plan_create(c, &d, &d.layout, &plan);
     bool any = false;
     for (int t = RT_LSE; t < RT_RESULT_COUNT; t++)
         any = any || (d.present[t] && (t <= RT_OUT || d.present[RT_DOUT]));

@@ -43,6 +43,12 @@ void rt_cli_positions(const rt_layout *l, rt_side side, int32_t r, int64_t *list
 /* Write a dump into -o in another layout, complete or not at all; adds the bytes to *written. */
 rt_status rt_cli_write_ranks(rt_cli *c, const rt_dump *in, const rt_layout *l,
                              uint64_t *written) RT_NODISCARD;
+/* The plan that --plan asks for, or else the dump's spec. */
+rt_status rt_cli_plan_create(rt_cli *c, const rt_dump *d, const rt_layout *l, rt_plan *out) RT_NODISCARD;
+/* A plan's name into the spec of a dump that is written to the folder `aside`: files that its parameters name (in `folder`; NULL: where the
+ * program runs) are copied there, by process 0, and named anew. */
+rt_status rt_cli_plan_files(rt_cli *c, const char *folder, const char *name, const char *aside,
+                            rt_spec *spec) RT_NODISCARD;
 /* Write the layout that rt_cli_layout made from the same dump into a spec. */
 rt_status rt_cli_layout_spec(rt_cli *c, const rt_dump *from, const rt_layout *l,
                              rt_spec *spec) RT_NODISCARD;

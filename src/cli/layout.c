@@ -24,7 +24,8 @@ rt_status rt_cli_layout_options(rt_cli *c, const rt_problem *p, const rt_dump *f
                                                                         : NULL,
                             .remainder = s != NULL && !o->has_remainder ? s->remainder : o->remainder_kind,
                             .padded_q = s != NULL && !o->unpadded ? s->padded_q : NULL,
-                            .padded_k = s != NULL && !o->unpadded ? s->padded_k : NULL};
+                            .padded_k = s != NULL && !o->unpadded ? s->padded_k : NULL,
+                            .folder = s != NULL && !o->has_layout ? from->folder : NULL};
     if (o->n_padded_q > 0) {
         RT_TRY(offsets(c, p, "cu-seqlens-padded", o->n_padded_q));
         how->padded_q = o->padded_q;

@@ -32,7 +32,8 @@ static rt_status print_plan(rt_cli *c, const rt_problem *p, const rt_dump *from,
     rt_layout l;
     rt_plan plan = {.name = ""};
     RT_TRY(rt_cli_layout(c, p, from, &l));
-    rt_status st = rt_plan_create(c->ctx, name, p, &l, &plan);
+    rt_status st =
+        name == NULL ? rt_cli_plan_create(c, from, &l, &plan) : rt_plan_create(c->ctx, name, p, &l, &plan);
     if (st == RT_OK)
         st = rt_plan_verify(c->ctx, &plan, p, &l);
     if (st == RT_OK)
@@ -64,7 +65,7 @@ rt_status rt_cli_plan(rt_cli *c)
                 flag, o->arguments[0]);
         rt_dump d;
         RT_TRY(rt_cli_open(c, 0, o->n_arguments, &d));
-        const rt_status st = print_plan(c, &d.spec.problem, &d, o->has_plan ? o->plan : d.spec.algorithm);
+        const rt_status st = print_plan(c, &d.spec.problem, &d, NULL);
         rt_dump_close(&d);
         return st;
     }

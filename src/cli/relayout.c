@@ -169,11 +169,13 @@ static bool own_name(const rt_spec *s, const char *name)
 }
 
 /* The dump's spec with the new layout in it. */
-static rt_status new_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, char **text)
+static rt_status new_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, const char *aside, char **text)
 {
     rt_spec spec;
     RT_TRY(rt_spec_copy(c->ctx, &in->spec, &spec));
     rt_status st = rt_cli_layout_spec(c, in, l, &spec);
+    if (st == RT_OK)
+        st = rt_cli_plan_files(c, in->folder, in->spec.algorithm, aside, &spec);
     rt_free(spec.dense_mask); /* it is written under its usual name */
     spec.dense_mask = NULL;
     for (int t = RT_SINK; t < RT_NAME_COUNT && st == RT_OK; t++)
@@ -218,8 +220,9 @@ static void left_out(const rt_dump *in)
 rt_status rt_cli_write_ranks(rt_cli *c, const rt_dump *in, const rt_layout *l, uint64_t *written)
 {
     char *text = NULL, *aside = NULL;
-    RT_TRY(new_spec(c, in, l, &text));
     rt_status st = rt_folder_begin(c->ctx, c->o->output, c->o->force, &aside);
+    if (st == RT_OK)
+        st = new_spec(c, in, l, aside, &text);
     for (int32_t r = 0; r < l->ranks && st == RT_OK; r++) {
         st = write_rank(c, in, l, r, aside, text, written);
         rt_progress(c->ctx, "ranks", r + 1, l->ranks);

@@ -169,12 +169,13 @@ static rt_status create_file(rt_cli *c, run_sink *s, int32_t r, bool backward, c
 
 /* The spec of what is written. */
 static rt_status output_spec(rt_cli *c, const rt_dump *in, const rt_layout *l, const rt_plan *plan,
-                             char **text)
+                             const char *aside, char **text)
 {
     rt_spec spec;
     RT_TRY(rt_spec_init(c->ctx, &in->spec.problem, in->dtype[RT_Q], &spec));
     rt_status st = rt_cli_layout_spec(c, in, l, &spec);
-    snprintf(spec.algorithm, sizeof spec.algorithm, "%s", plan->name);
+    if (st == RT_OK)
+        st = rt_cli_plan_files(c, c->o->has_plan ? NULL : in->folder, plan->name, aside, &spec);
     (void)rt_declared_of(c->o->arith, &spec.declared);
     if (st == RT_OK)
         st = rt_spec_write(c->ctx, &spec, text);
@@ -194,7 +195,7 @@ static rt_status open_files(rt_cli *c, run_sink *s, const rt_plan *plan, bool ba
     }
     RT_TRY(rt_comm_agree(c->ctx, c->comm, st));
     RT_TRY(rt_comm_broadcast(c->ctx, c->comm, shared, sizeof shared));
-    st = output_spec(c, s->in, s->l, plan, &text);
+    st = output_spec(c, s->in, s->l, plan, shared, &text);
     s->files = st == RT_OK ? rt_calloc(c->ctx, s->l->ranks, sizeof *s->files) : NULL;
     if (st == RT_OK && s->files == NULL)
         st = RT_ERR_NOMEM;
@@ -340,7 +341,7 @@ rt_status rt_cli_run(rt_cli *c)
         widest = s.p->seqlen_k;
     rt_status st = rt_cli_layout(c, s.p, &in, &layout);
     if (st == RT_OK)
-        st = rt_plan_create(c->ctx, o->has_plan ? o->plan : in.spec.algorithm, s.p, &layout, &plan);
+        st = rt_cli_plan_create(c, &in, &layout, &plan);
     if (st == RT_OK) {
         s.row = rt_alloc(c->ctx, widest, 8);
         st = s.row == NULL ? RT_ERR_NOMEM : RT_OK;

@@ -191,6 +191,11 @@ rt_status rt_dump_open(rt_context *ctx, const char *const *paths, int64_t n_path
     if (o.d.path)
         st = open_dump(&o, spec_path, &spec_file);
     rt_mapping_close(&spec_file);
+    if (st != RT_OK)
+        rt_free(o.src.folder);
+    else
+        o.d.folder = o.src.folder;
+    o.src.folder = NULL;
     rt_sources_reset(&o.src);
     rt_free(o.found);
     rt_free(o.where);
@@ -210,6 +215,7 @@ void rt_dump_close(rt_dump *d)
     rt_free(d->files);
     rt_free(d->views);
     rt_free(d->path);
+    rt_free(d->folder);
     rt_layout_reset(&d->layout);
     rt_spec_reset(&d->spec);
     memset(d, 0, sizeof *d);

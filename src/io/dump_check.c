@@ -278,7 +278,7 @@ static rt_status build_layout(rt_dump_opener *o)
     if (s->positions)
         return build_from_positions(o);
     rt_context inner = {0};
-    const rt_layout_options how = {s->layout, s->remainder, s->padded_q, s->padded_k};
+    const rt_layout_options how = {s->layout, s->remainder, s->padded_q, s->padded_k, o->src.folder};
     rt_status st = rt_layout_make(&inner, &s->problem, &how, s->ranks, &o->d.layout);
     if (st == RT_OK)
         return st;

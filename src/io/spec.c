@@ -324,8 +324,9 @@ static rt_status read_layout(const reader *r, rt_spec *s)
     if (!json_is_object(v)) {
         const char *name = json_is_string(v) ? json_string_value(v) : "";
         rt_context inner = {0};
-        if (strcmp(name, "positions") == 0 || strncmp(name, "positions:", 10) == 0)
-            return rt_spec_refuse(r, "layout", v, "{\"positions\": NAME OF AN INTEGER TENSOR}");
+        if (strcmp(name, "positions") == 0)
+            return rt_spec_refuse(r, "layout", v,
+                                  "{\"positions\": NAME OF AN INTEGER TENSOR} \"positions:file=PATH\"");
         if (rt_layout_check_name(&inner, name) != RT_OK)
             return rt_fail(r->ctx, RT_ERR_FORMAT,
                            "%s: key \"layout\" is %s: %s, or {\"positions\": NAME OF AN INTEGER TENSOR}",

@@ -197,10 +197,12 @@ rt_status rt_layout_make(rt_context *ctx, const rt_problem *p, const rt_layout_o
     const rt_token_order_entry *entry = rt_token_order_find(name);
     if (entry->kind == RT_LAYOUT_POSITIONS) {
         int n = 0;
-        char path[RT_LAYOUT_NAME_MAX];
+        char *path = NULL;
         const char *file = rt_parameters_find(parameters_of(name), "file", &n);
-        (void)snprintf(path, sizeof path, "%.*s", n, file);
-        RT_TRY(rt_layout_read(ctx, p, path, ranks, out));
+        RT_TRY(rt_parameters_path(ctx, o->folder, file, n, &path));
+        const rt_status read = rt_layout_read(ctx, p, path, ranks, out);
+        rt_free(path);
+        RT_TRY(read);
         (void)snprintf(out->name, sizeof out->name, "%s", name);
         return RT_OK;
     }

@@ -130,10 +130,11 @@ static rt_status grid_given(rt_context *ctx, const rt_plan_options *o, int32_t r
     if (given == NULL)
         return RT_ERR_NOMEM;
     FILE *f = NULL;
+    char *path = NULL;
     rt_status status = RT_OK;
-    if (text[0] == '@') {
-        char path[96];
-        (void)snprintf(path, sizeof path, "%.*s", length - 1, text + 1);
+    if (text[0] == '@')
+        status = rt_parameters_path(ctx, o->folder, text + 1, length - 1, &path);
+    if (path != NULL) {
         f = fopen(path, "r");
         if (f == NULL)
             status = rt_fail(ctx, RT_ERR_IO, "plan adaptive: cannot open the grid '%s': %s", path,
@@ -151,6 +152,7 @@ static rt_status grid_given(rt_context *ctx, const rt_plan_options *o, int32_t r
     }
     if (f != NULL)
         (void)fclose(f);
+    rt_free(path);
     rt_free(given);
     return status;
 }

@@ -116,6 +116,12 @@ rt_status rt_plan_option_choice(rt_context *ctx, const rt_plan_options *o, const
 rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p, const rt_layout *l,
                          rt_plan *out)
 {
+    return rt_plan_create_in(ctx, NULL, name, p, l, out);
+}
+
+rt_status rt_plan_create_in(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
+                            const rt_layout *l, rt_plan *out)
+{
     char known[512] = "";
     const size_t n = strcspn(name, ":");
     RT_TRY(layout_matches(ctx, p, l));
@@ -126,8 +132,8 @@ rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p,
     for (const rt_planner *each = rt_planners(); each->name != NULL; each++) {
         if (strlen(each->name) == n && strncmp(each->name, name, n) == 0) {
             char what[WHAT];
-            const rt_plan_options options = {.parameters = name[n] == ':' ? name + n + 1 : "",
-                                             .planner = each->name};
+            const rt_plan_options options = {
+                .parameters = name[n] == ':' ? name + n + 1 : "", .planner = each->name, .folder = folder};
             RT_TRY(rt_parameters_check(ctx, what_of(what, &options), each->parameters, options.parameters));
             RT_TRY(each->make(ctx, p, l, &options, out));
             (void)snprintf(out->name, sizeof out->name, "%s", name);
