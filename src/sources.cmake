@@ -110,6 +110,7 @@ set(RT_SOURCES
   src/judge/group.c
   src/judge/sweep.c
   src/judge/sweep_score.c
+  src/judge/sweep_vector.c
   src/judge/sweep_forward.c
   src/judge/sweep_backward.c
   src/judge/sweep_sink.c

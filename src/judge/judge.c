@@ -78,9 +78,9 @@ static rt_status sweep_create(rt_context *ctx, const rt_problem *p, const rt_lay
     s->again = rt_alloc(ctx, p->seqlen_k, sizeof *s->again);
     if (s->again == NULL)
         return RT_ERR_NOMEM;
-    RT_TRY(cut_by_call(ctx, p, l, &plan->forward, RT_SIDE_KV, RT_BLOCK_K, NULL, &s->key_groups));
-    RT_TRY(cut_by_call(ctx, p, l, &plan->backward, RT_SIDE_KV, RT_BLOCK_K, NULL, &s->dq_groups));
-    RT_TRY(cut_by_call(ctx, p, l, &plan->backward, RT_SIDE_Q, RT_BLOCK_Q, s->again, &s->query_groups));
+    RT_TRY(cut_by_call(ctx, p, l, &plan->forward, RT_SIDE_KV, RT_SWEEP_K, NULL, &s->key_groups));
+    RT_TRY(cut_by_call(ctx, p, l, &plan->backward, RT_SIDE_KV, RT_SWEEP_K, NULL, &s->dq_groups));
+    RT_TRY(cut_by_call(ctx, p, l, &plan->backward, RT_SIDE_Q, RT_SWEEP_Q, s->again, &s->query_groups));
     return rt_sweep_memory(ctx, s);
 }
 
@@ -155,9 +155,9 @@ static rt_status decide(rt_context *ctx, rt_comm *comm, const rt_sweep *s, rt_sw
     return RT_OK;
 }
 
-/* The blocks of a pair's sample in place of all of them. */
+/* The blocks of a pair's sample in place of all of them, for so many threads. */
 static rt_status cut_sample(rt_context *ctx, const rt_sweep *s, const rt_layout *l, rt_side side, int64_t n,
-                            rt_cut *cut)
+                            int64_t threads, rt_cut *cut)
 {
     int64_t *list = rt_alloc(ctx, n, sizeof *list);
     if (list == NULL)
@@ -165,7 +165,7 @@ static rt_status cut_sample(rt_context *ctx, const rt_sweep *s, const rt_layout 
     rt_sample_positions(&l->side[side], n, s->o->seed, (int)side, s->b, s->g, list);
     rt_cut_reset(cut);
     /* as many blocks as threads, where the sample is small */
-    const int64_t most = side == RT_SIDE_Q ? RT_BLOCK_Q : RT_BLOCK_K, threads = omp_get_max_threads();
+    const int64_t most = side == RT_SIDE_Q ? RT_SWEEP_Q : RT_SWEEP_K;
     const rt_status st =
         rt_cut_from_list(ctx, list, n, rt_max64(16, rt_min64(most, (n + threads - 1) / threads)), cut);
     rt_free(list);
@@ -185,19 +185,34 @@ static void block_done(rt_sweep *s, int64_t *done, int64_t total)
         s->in->release(s->in->arg);
 }
 
-static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, rt_sweep_work *work,
-                            rt_sink_sums *sink, rt_bias_sums *bias, rt_verdict *v, int64_t *done,
-                            int64_t total)
+/* How many pairs to have in hand at once: blocks of many rows make better products than those that share one head's sample
+ * among the threads.  Only of samples, where a pair's work is small; and only as memory allows. */
+static int64_t pairs_at_once(const rt_sweep *s, const decision *d, bool narrow, int64_t mine)
 {
-    const int64_t group = s->p->heads_q / s->p->heads_kv;
+    if (d->extent != SAMPLED_BOTH || d->exact || s->any[RT_DBIAS])
+        return 1;
+    const int64_t fit = (INT64_C(5) << 29) / rt_sweep_pair_bytes(s, narrow);
+    return rt_max64(
+        1, rt_min64(rt_min64(fit, RT_SWEEP_PAIRS), rt_min64((int64_t)omp_get_max_threads(), mine)));
+}
+
+/* The pairs s[0 .. pairs), of which several only where both sides are samples. */
+static rt_status sweep_pairs(rt_sweep *s, int64_t pairs, const rt_layout *l, const decision *d,
+                             rt_sweep_work *work, rt_sink_sums *sink, rt_bias_sums *bias, rt_verdict *v,
+                             int64_t *done, int64_t total)
+{
+    const int64_t group = s->p->heads_q / s->p->heads_kv,
+                  threads = (omp_get_max_threads() + pairs - 1) / pairs;
     rt_truths truths = {0};
     rt_status st = RT_OK;
-    rt_sweep_load_keys(s);
-    s->x_out = s->x_lse = s->x_dq = s->x_dk = s->x_dv = NULL;
-    if (d->extent == SAMPLED_BOTH)
-        RT_TRY(cut_sample(s->ctx, s, l, RT_SIDE_Q, d->n_rows, &s->queries));
-    if (d->extent != ALL)
-        RT_TRY(cut_sample(s->ctx, s, l, RT_SIDE_KV, d->n_keys, &s->keys));
+    RT_TRY(rt_sweep_load_keys(s->ctx, s, pairs));
+    for (int64_t x = 0; x < pairs; x++) {
+        s[x].x_out = s[x].x_lse = s[x].x_dq = s[x].x_dk = s[x].x_dv = NULL;
+        if (d->extent == SAMPLED_BOTH)
+            RT_TRY(cut_sample(s->ctx, &s[x], l, RT_SIDE_Q, d->n_rows, threads, &s[x].queries));
+        if (d->extent != ALL)
+            RT_TRY(cut_sample(s->ctx, &s[x], l, RT_SIDE_KV, d->n_keys, threads, &s[x].keys));
+    }
     const bool exact = d->exact && !s->any_bad;
     if (exact) {
         st = rt_truths_create(s->ctx, s, d->extent == ALL, &truths);
@@ -206,37 +221,50 @@ static rt_status sweep_pair(rt_sweep *s, const rt_layout *l, const decision *d, 
         if (st != RT_OK)
             goto reset_truths;
     }
-    const int64_t n = group * s->queries.blocks;
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, group, n, done, total)
+    const int64_t n = pairs * group * s->queries.blocks;
+#pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, group, pairs, n, done, total)
     for (int64_t i = 0; i < n;
          i++) { /* the last rows see the most keys under a causal mask: they come first */
         rt_gemm_alone();
-        rt_sweep_rows(s, s->g * group + i % group, s->queries.blocks - 1 - i / group,
+        rt_sweep *x = &s[i % pairs];
+        rt_sweep_rows(x, x->g * group + i / pairs % group, x->queries.blocks - 1 - i / pairs / group,
                       &work[omp_get_thread_num()]);
         block_done(s, done, total);
     }
     if (s->any[RT_DBIAS]) { /* by the rows' own records */
         if (d->extent == SAMPLED_KEYS)
-            st = cut_sample(s->ctx, s, l, RT_SIDE_Q, d->n_rows, &bias->sample);
+            st = cut_sample(s->ctx, s, l, RT_SIDE_Q, d->n_rows, threads, &bias->sample);
         if (st == RT_OK)
             st = rt_bias_pair(s->ctx, s, bias, exact ? &truths : NULL, work);
         if (st != RT_OK)
             goto reset_truths;
     }
-    if (d->extent == SAMPLED_BOTH && (s->any[RT_DK] || s->any[RT_DV] || s->any[RT_DSINK]))
-        rt_given_records(s);
-    if (s->any[RT_DSINK]) {
-        rt_sink_share(s, &l->side[RT_SIDE_Q], sink + s->b * s->p->heads_q);
-        if (exact && d->extent == ALL)
+    /* A thread that has all sampled keys of a head takes the rows' records as the rows pass by; else they come first. */
+    const bool keys = s->any[RT_DK] || s->any[RT_DV];
+    const int64_t at_once = keys ? rt_max64(1, rt_min64(RT_SWEEP_KEY_BLOCKS,
+                                                        pairs * s->keys.blocks / omp_get_max_threads()))
+                                 : 1,
+                  m = (s->keys.blocks + at_once - 1) / at_once;
+    const bool sampled = d->extent == SAMPLED_BOTH, given = sampled && keys && !s->any[RT_DSINK] && m == 1;
+    for (int64_t x = 0; x < pairs && st == RT_OK; x++) {
+        if (sampled && !given && (keys || s->any[RT_DSINK]))
+            st = rt_given_records(s->ctx, &s[x]);
+        if (st == RT_OK && s->any[RT_DSINK])
+            rt_sink_share(&s[x], &l->side[RT_SIDE_Q], sink + s[x].b * s->p->heads_q);
+        if (st == RT_OK && s->any[RT_DSINK] && exact && d->extent == ALL)
             rt_truth_sink(s, &truths, sink + s->b * s->p->heads_q);
     }
-    if (st == RT_OK && (s->any[RT_DK] || s->any[RT_DV])) {
-        const int64_t m = s->keys.blocks;
-#pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work, m, done, total)
-        for (int64_t i = 0; i < m; i++) {
+    if (st == RT_OK && keys) {
+#pragma omp parallel for schedule(dynamic, 1) default(none)                                                \
+    shared(s, work, pairs, m, at_once, given, done, total)
+        for (int64_t i = 0; i < pairs * m; i++) {
             rt_gemm_alone();
-            rt_sweep_keys(s, i, &work[omp_get_thread_num()]);
-            block_done(s, done, total);
+            rt_sweep *x = &s[i % pairs];
+            const int64_t kb = i / pairs * at_once;
+            rt_sweep_keys(x, kb, rt_min64(at_once, x->keys.blocks - kb), given,
+                          &work[omp_get_thread_num()]);
+            for (int64_t y = kb; y < kb + at_once && y < x->keys.blocks; y++)
+                block_done(s, done, total);
         }
     }
 reset_truths:
@@ -324,62 +352,77 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     const rt_judge_options o = options != NULL ? *options : (rt_judge_options){0};
     const double delta = o.delta > 0 ? o.delta : 1e-6;
     rt_verdict v = {.delta = delta};
-    rt_sweep s = {0};
+    rt_sweep *s =
+        rt_calloc(ctx, RT_SWEEP_PAIRS, sizeof *s); /* the pairs in hand; what they share in the first */
+    int64_t at_once = 1;
     rt_sink_sums *sink = NULL;
     rt_bias_sums bias = {0};
     const int threads = omp_get_max_threads();
     rt_sweep_work *work = rt_calloc(ctx, threads, sizeof *work);
-    rt_status st = work == NULL ? RT_ERR_NOMEM : RT_OK;
+    rt_status st = work == NULL || s == NULL ? RT_ERR_NOMEM : RT_OK;
     for (int i = 0; i < threads && st == RT_OK; i++)
         st = rt_sweep_work_create(ctx, p, &work[i]);
     if (st == RT_OK)
-        st = sweep_create(ctx, p, l, plan, declared, in, &o, delta, &s);
+        st = sweep_create(ctx, p, l, plan, declared, in, &o, delta, s);
     st = rt_comm_agree(ctx, comm, st);
     if (st != RT_OK)
         goto free_work;
 
     decision d = {.extent = ALL};
-    st = decide(ctx, comm, &s, work, &d, &v.estimate);
+    st = decide(ctx, comm, s, work, &d, &v.estimate);
     if (st != RT_OK)
         goto free_work;
-    s.lean = d.extent == SAMPLED_BOTH;
+    s->lean = d.extent == SAMPLED_BOTH;
     if (d.extent == SAMPLED_BOTH && !(in->present[RT_LSE] && in->present[RT_OUT]))
-        s.any[RT_DK] = s.any[RT_DV] = s.any[RT_DSINK] =
-            false;                          /* nothing to be given: report them as not judged */
-    if (d.extent != ALL && s.any[RT_DBIAS]) /* else every element wants rows that are not sampled */
-        s.any[RT_DBIAS] = rt_bias_by_row(p);
+        s->any[RT_DK] = s->any[RT_DV] = s->any[RT_DSINK] =
+            false;                           /* nothing to be given: report them as not judged */
+    if (d.extent != ALL && s->any[RT_DBIAS]) /* else every element wants rows that are not sampled */
+        s->any[RT_DBIAS] = rt_bias_by_row(p);
     sink = rt_calloc(ctx, p->batch * p->heads_q, sizeof *sink);
     st = sink == NULL ? RT_ERR_NOMEM : RT_OK;
-    if (st == RT_OK && s.any[RT_DBIAS])
-        st = rt_bias_create(ctx, comm, &s, d.extent == ALL ? p->seqlen_q : d.n_rows, d.exact, &bias);
+    if (st == RT_OK && s->any[RT_DBIAS])
+        st = rt_bias_create(ctx, comm, s, d.extent == ALL ? p->seqlen_q : d.n_rows, d.exact, &bias);
     st = rt_comm_agree(ctx, comm, st);
     if (st != RT_OK)
         goto free_work;
     const int64_t pairs = p->batch * p->heads_kv,
                   mine = (pairs + rt_comm_size(comm) - 1 - rt_comm_rank(comm)) / rt_comm_size(comm);
     const int64_t row_blocks =
-                      ((d.extent == SAMPLED_BOTH ? d.n_rows : p->seqlen_q) + RT_BLOCK_Q - 1) / RT_BLOCK_Q,
-                  key_blocks = ((d.extent != ALL ? d.n_keys : p->seqlen_k) + RT_BLOCK_K - 1) / RT_BLOCK_K;
+                      ((d.extent == SAMPLED_BOTH ? d.n_rows : p->seqlen_q) + RT_SWEEP_Q - 1) / RT_SWEEP_Q,
+                  key_blocks = ((d.extent != ALL ? d.n_keys : p->seqlen_k) + RT_SWEEP_K - 1) / RT_SWEEP_K;
     const int64_t blocks =
-        p->heads_q / p->heads_kv * row_blocks + (s.any[RT_DK] || s.any[RT_DV] ? key_blocks : 0);
+        p->heads_q / p->heads_kv * row_blocks + (s->any[RT_DK] || s->any[RT_DV] ? key_blocks : 0);
+    const bool narrow = d.extent == SAMPLED_BOTH && !d.exact && !s->any[RT_DBIAS] && rt_sweep_may_narrow(s);
+    at_once = pairs_at_once(s, &d, narrow, mine);
+    const rt_sweep shared = *s;
+    for (int64_t x = 0; x < at_once && st == RT_OK; x++) {
+        s[x] = shared;
+        st = rt_sweep_pair_memory(ctx, &s[x], narrow);
+    }
+    st = rt_comm_agree(ctx, comm, st);
+    if (st != RT_OK)
+        goto free_work;
     int64_t done = 0;
-    for (int64_t first = 0; first < pairs && st == RT_OK; first += rt_comm_size(comm)) {
-        const int64_t i = first + rt_comm_rank(comm);
-        s.b = i / p->heads_kv;
-        s.g = i % p->heads_kv;
-        if (i < pairs)
-            st = sweep_pair(&s, l, &d, work, sink, &bias, &v, &done, mine * blocks);
+    for (int64_t first = 0; first < pairs && st == RT_OK; first += at_once * rt_comm_size(comm)) {
+        int64_t n = 0;
+        for (int64_t i = first + rt_comm_rank(comm); n < at_once && i < pairs;
+             i += rt_comm_size(comm), n++) {
+            s[n].b = i / p->heads_kv;
+            s[n].g = i % p->heads_kv;
+        }
+        if (n > 0)
+            st = sweep_pairs(s, n, l, &d, work, sink, &bias, &v, &done, mine * blocks);
         if (!bias.shared)
             continue;
         st = rt_comm_agree(ctx, comm, st);
         if (st == RT_OK)
-            st = rt_bias_collect(ctx, comm, &s, first, &bias);
+            st = rt_bias_collect(ctx, comm, s, first, &bias);
     }
     st = rt_comm_agree(ctx, comm, st);
-    if (st == RT_OK && s.any[RT_DSINK])
-        st = rt_sink_judge(ctx, comm, &s, sink, l->ranks, work, &v.certificate[RT_DSINK]);
+    if (st == RT_OK && s->any[RT_DSINK])
+        st = rt_sink_judge(ctx, comm, s, sink, l->ranks, work, &v.certificate[RT_DSINK]);
     if (st == RT_OK && bias.shared)
-        st = rt_bias_judge(ctx, comm, &s, &bias, work);
+        st = rt_bias_judge(ctx, comm, s, &bias, work);
     rt_certificate_add(&v.certificate[RT_DBIAS], &bias.certificate);
     if (st != RT_OK)
         goto free_work;
@@ -389,11 +432,11 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
     st = add_up(ctx, comm, &v);
     if (st != RT_OK)
         goto free_work;
-    describe(&s, &d, &v);
+    describe(s, &d, &v);
     bool any = false;
     v.pass = true;
     for (int t = 0; t < RT_RESULT_COUNT; t++) {
-        v.lambda[t] = s.lambda[t];
+        v.lambda[t] = s->lambda[t];
         any = any || v.tensor[t].judged;
         v.pass = v.pass && (!v.tensor[t].judged || rt_tally_pass(&v.tensor[t]));
     }
@@ -403,7 +446,11 @@ rt_status rt_judge(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt
 free_work:
     rt_bias_reset(&bias);
     rt_free(sink);
-    rt_sweep_memory_reset(&s);
+    for (int64_t x = 0; s != NULL && x < at_once; x++)
+        rt_sweep_pair_reset(&s[x]);
+    if (s != NULL)
+        rt_sweep_memory_reset(s);
+    rt_free(s);
     for (int i = 0; work != NULL && i < threads; i++)
         rt_sweep_work_reset(&work[i]);
     rt_free(work);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "judge/sweep_vector.h"
 #include "judge/truth.h"
 
 static double now(void)
@@ -64,7 +65,8 @@ static rt_status probe(rt_context *ctx, const rt_sweep *like, rt_sweep_work *wor
     memcpy(s->lambda, like->lambda, sizeof s->lambda);
     const double pairs = (double)n * (double)n;
     RT_TRY(rt_sweep_memory(ctx, s));
-    rt_sweep_load_keys(s);
+    RT_TRY(rt_sweep_pair_memory(ctx, s, false));
+    RT_TRY(rt_sweep_load_keys(ctx, s, 1));
     double t0 = now();
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work)
     for (int64_t i = 0; i < s->queries.blocks; i++) {
@@ -75,9 +77,10 @@ static rt_status probe(rt_context *ctx, const rt_sweep *like, rt_sweep_work *wor
     t0 = now();
     if (s->any[RT_DK] || s->any[RT_DV]) {
 #pragma omp parallel for schedule(dynamic, 1) default(none) shared(s, work)
-        for (int64_t i = 0; i < s->keys.blocks; i++) {
+        for (int64_t i = 0; i < s->keys.blocks; i += RT_SWEEP_KEY_BLOCKS) {
             rt_gemm_alone();
-            rt_sweep_keys(s, i, &work[omp_get_thread_num()]);
+            rt_sweep_keys(s, i, rt_min64(RT_SWEEP_KEY_BLOCKS, s->keys.blocks - i), false,
+                          &work[omp_get_thread_num()]);
         }
     }
     out->keys = (now() - t0) * 1e9 / pairs;
@@ -113,17 +116,18 @@ rt_status rt_judge_cost(rt_context *ctx, const rt_sweep *like, rt_sweep_work *wo
     rt_sweep quiet = *like;
     quiet.o = &silent;
     const rt_status st = probe(ctx, &quiet, work, &p, &s, n, out);
+    rt_sweep_pair_reset(&s);
     rt_sweep_memory_reset(&s);
     for (int i = 0; i < omp_get_max_threads(); i++)
         memset(work[i].tally, 0, sizeof work[i].tally);
     return st;
 }
 
-void rt_given_records(rt_sweep *s)
+rt_given rt_given_begin(rt_sweep *s)
 {
     const rt_problem *p = s->p;
-    const int64_t group = p->heads_q / p->heads_kv, Sq = p->seqlen_q, D = p->dim, Dv = p->dim_v;
-    rt_row_record worst = {0};
+    const int64_t group = p->heads_q / p->heads_kv, Sq = p->seqlen_q;
+    rt_given worst = {0};
     for (int64_t hl = 0; hl < group; hl++)
         for (int64_t i = 0; i < s->queries.n; i++) {
             const rt_row_record *r = &s->rows[hl * Sq + s->queries.order[i]];
@@ -136,71 +140,94 @@ void rt_given_records(rt_sweep *s)
                 worst.sys_d = fmax(worst.sys_d, r->sys_d / r->g1);
             }
         }
-    memset(s->q_max, 0, (size_t)D * sizeof *s->q_max);
-    memset(s->g_max, 0, (size_t)Dv * sizeof *s->g_max);
+    memset(s->q_max, 0, (size_t)(p->dim + p->dim_v) * sizeof *s->q_max); /* g_max lies behind q_max */
+    return worst;
+}
+
+void rt_given_row(const rt_sweep *s, const rt_given *worst, int64_t h, int64_t i, const double *q,
+                  const double *dout, bool bad, bool seen, double *out, double *q_max, double *g_max)
+{
+    const rt_problem *p = s->p;
+    const int64_t group = p->heads_q / p->heads_kv, D = p->dim, Dv = p->dim_v;
     const double to_natural = s->in->lse_base2 ? 0x1.62e42fefa39efp-1 : 1;
-#pragma omp parallel default(none) shared(s, p, group, Sq, D, Dv, worst, to_natural)
+    rt_row_record *r = &s->rows[(h - s->g * group) * p->seqlen_q + i];
+    memset(r, 0, sizeof *r);
+    r->keys = s->interval ? s->hi[i] - s->lo[i] : rt_mask_row_count(p, s->b, i, 1);
+    r->lse = -RT_INF;
+    if (r->keys == 0)
+        return;
+    s->in->load(s->in->arg, RT_OUT, s->b, i, h, out);
+    s->in->load(s->in->arg, RT_LSE, s->b, i, h, &r->lse);
+    r->lse *= to_natural;
+    if (rt_is_minus_inf(r->lse) && p->bias != NULL) { /* the bias may hide the row's last key */
+        bool any = false;
+        for (int64_t k = s->lo[i]; k < s->hi[i] && !any; k++)
+            any = rt_sweep_pair_counts(s, h, i, k, false);
+        r->keys = any ? r->keys : 0;
+    }
+    if (r->keys == 0)
+        return;
+    rt_sweep_norms(q, D, &r->q1, &r->q2);
+    rt_sweep_norms(dout, Dv, &r->g1, &r->g2);
+    r->delta = rt_sweep_dot(Dv, dout, out);
+    if (bad || !isfinite(r->delta + r->lse + r->q1 + r->g1)) {
+        /* what hangs on it is not judged here; the row itself is, where it is sampled */
+        r->bad_p = r->bad_s = r->bad_g = 1;
+        r->lse = r->delta = r->q1 = r->q2 = r->g1 = r->g2 = 0;
+    }
+    if (seen) {
+        rt_sweep_grow(D, q, q_max);
+        rt_sweep_grow(Dv, dout, g_max);
+    }
+    r->top = r->lse;
+    /* the kernel may have used it before it was rounded to what is stored */
+    const double half = 0.5 * rt_ulp(s->in->dtype[RT_LSE], r->lse / to_natural) * to_natural;
+    r->det_l = worst->det_l + half;
+    r->var_l = worst->var_l + half * half;
+    r->sys_l = worst->sys_l;
+    r->det_d = worst->det_d * r->g1;
+    r->var_d = worst->var_d * r->g1 * r->g1;
+    r->sys_d = worst->sys_d * r->g1;
+    /* weights from an lse that is off by more than this are not known, nor are scores of its size in binary64 */
+    r->open = r->det_l > 1 || 0x1p-49 * fabs(r->lse) > RT_SWEEP_OPEN;
+}
+
+rt_status rt_given_records(rt_context *ctx, rt_sweep *s)
+{
+    const rt_problem *p = s->p;
+    const int64_t group = p->heads_q / p->heads_kv, Sq = p->seqlen_q, D = p->dim, Dv = p->dim_v,
+                  each = 2 * D + 3 * Dv;
+    const rt_given worst = rt_given_begin(s);
+    double *scratch = rt_calloc(ctx, omp_get_max_threads() * each, sizeof *scratch);
+    if (scratch == NULL)
+        return RT_ERR_NOMEM;
+    int64_t lo = INT64_MAX, hi = INT64_MIN; /* the reach of the sampled keys */
+    for (int64_t j = 0; j < s->keys.n; j++) {
+        const int64_t y = s->keys.order[j];
+        if (s->col_lo[y] < s->col_hi[y]) {
+            lo = rt_min64(lo, s->col_lo[y]);
+            hi = rt_max64(hi, s->col_hi[y]);
+        }
+    }
+#pragma omp parallel default(none) shared(s, group, Sq, D, Dv, each, worst, scratch, lo, hi)
     {
-        double *row = rt_calloc(s->ctx, 2 * D + 3 * Dv, sizeof *row);
-        double *q_max = row + D + 2 * Dv, *g_max = q_max + D;
+        double *q = scratch + omp_get_thread_num() * each, *dout = q + D, *out = dout + Dv,
+               *q_max = out + Dv, *g_max = q_max + D;
 #pragma omp for schedule(static, 256)
         for (int64_t x = 0; x < group * Sq; x++) {
             const int64_t h = s->g * group + x / Sq, i = x % Sq;
-            rt_row_record *r = &s->rows[x];
-            memset(r, 0, sizeof *r);
-            r->keys = s->interval ? s->hi[i] - s->lo[i] : rt_mask_row_count(p, s->b, i, 1);
+            uint8_t q_bad, g_bad;
             if (s->in->release != NULL && x % 1024 == 0)
                 s->in->release(s->in->arg);
-            if (row == NULL || r->keys == 0) {
-                r->bad_p = r->bad_s = row == NULL ? 2 : 0;
-                r->lse = -RT_INF;
-                continue;
-            }
-            double *q = row, *dout = row + D, *out = dout + Dv;
-            s->in->load(s->in->arg, RT_Q, s->b, i, h, q);
-            s->in->load(s->in->arg, RT_DOUT, s->b, i, h, dout);
-            s->in->load(s->in->arg, RT_OUT, s->b, i, h, out);
-            s->in->load(s->in->arg, RT_LSE, s->b, i, h, &r->lse);
-            r->lse *= to_natural;
-            if (rt_is_minus_inf(r->lse) && p->bias != NULL) { /* the bias may hide the row's last key */
-                bool any = false;
-                for (int64_t k = s->lo[i]; k < s->hi[i] && !any; k++)
-                    any = rt_sweep_pair_counts(s, h, i, k, false);
-                r->keys = any ? r->keys : 0;
-            }
-            if (r->keys == 0)
-                continue;
-            rt_sweep_norms(q, D, &r->q1, &r->q2);
-            rt_sweep_norms(dout, Dv, &r->g1, &r->g2);
-            for (int64_t d = 0; d < Dv; d++)
-                r->delta += dout[d] * out[d];
-            if (!isfinite(
-                    r->delta + r->lse + r->q1 +
-                    r->g1)) { /* what hangs on it is not judged here; the row itself is, where it is sampled */
-                r->bad_p = r->bad_s = r->bad_g = 1;
-                r->lse = r->delta = r->q1 = r->q2 = r->g1 = r->g2 = 0;
-            }
-            for (int64_t d = 0; d < D; d++)
-                q_max[d] = fabs(q[d]) > q_max[d] ? fabs(q[d]) : q_max[d];
-            for (int64_t d = 0; d < Dv; d++)
-                g_max[d] = fabs(dout[d]) > g_max[d] ? fabs(dout[d]) : g_max[d];
-            r->top = r->lse;
-            /* the kernel may have used it before it was rounded to what is stored */
-            const double half = 0.5 * rt_ulp(s->in->dtype[RT_LSE], r->lse / to_natural) * to_natural;
-            r->det_l = worst.det_l + half;
-            r->var_l = worst.var_l + half * half;
-            r->sys_l = worst.sys_l;
-            r->det_d = worst.det_d * r->g1;
-            r->var_d = worst.var_d * r->g1 * r->g1;
-            r->sys_d = worst.sys_d * r->g1;
-            /* weights from an lse that is off by more than this are not known, nor are scores of its size in binary64 */
-            r->open = r->det_l > 1 || 0x1p-49 * fabs(r->lse) > RT_SWEEP_OPEN;
+            rt_sweep_load(s, RT_Q, h, &i, 1, D, q, &q_bad);
+            rt_sweep_load(s, RT_DOUT, h, &i, 1, Dv, dout, &g_bad);
+            rt_given_row(s, &worst, h, i, q, dout, (q_bad | g_bad) != 0, i >= lo && i < hi, out, q_max,
+                         g_max);
         }
 #pragma omp critical(rt_judge_given)
-        for (int64_t d = 0; d < D + Dv && row != NULL; d++) {
-            double *to = d < D ? &s->q_max[d] : &s->g_max[d - D];
-            *to = fmax(*to, q_max[d]); /* g_max lies behind q_max */
-        }
-        rt_free(row);
+        for (int64_t d = 0; d < D + Dv; d++) /* g_max lies behind q_max */
+            s->q_max[d] = fmax(s->q_max[d], q_max[d]);
     }
+    rt_free(scratch);
+    return RT_OK;
 }

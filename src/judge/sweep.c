@@ -1,6 +1,8 @@
 /* The sweep's blocks, loads and memory. */
 #include "judge/sweep.h"
+#include "judge/sweep_vector.h"
 
+#include <omp.h>
 #include <string.h>
 
 rt_status rt_cut_create(rt_context *ctx, int64_t n, const int32_t *group_of, int32_t groups, int64_t block,
@@ -58,17 +60,17 @@ void rt_cut_reset(rt_cut *c)
 
 rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_work *w)
 {
-    const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, Q = RT_BLOCK_Q, K = RT_BLOCK_K,
+    const int64_t D = p->dim, Dv = p->dim_v, X = D > Dv ? D : Dv, Q = RT_SWEEP_Q, K = RT_SWEEP_K,
                   QK = Q * K, widest = rt_wants_dbias(p) ? rt_max64(X, p->seqlen_k) : X;
     const int64_t sizes[] = {Q * D,
                              Q * Dv,
                              K * D,
                              K * 2 * Dv,
-                             K * D,
+                             (Q > K ? Q : K) * D,
                              Q * Dv,
                              QK,
                              2 * QK,
-                             3 * QK,
+                             rt_max64(3 * QK, X * (int64_t)(sizeof(rt_bounds) / sizeof(double))),
                              2 * K * X,
                              6 * K * X,
                              2 * K * X,
@@ -78,7 +80,7 @@ rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_wo
                              K + X,
                              4 * X + K,
                              3 * QK,
-                             11 * K * (D + Dv),
+                             12 * K * (D + Dv) * RT_SWEEP_KEY_BLOCKS,
                              3 * widest,
                              K,
                              K,
@@ -140,48 +142,21 @@ int64_t rt_sweep_visible(const rt_sweep *s, int64_t i, const int64_t *pos, int64
 {
     const int64_t lo = s->lo[i], hi = s->hi[i];
     int64_t count = 0;
-    uint8_t seen[RT_BLOCK_K];
-    if (!s->interval)
+    uint8_t seen[RT_SWEEP_K];
+    if (!s->interval) {
         count = rt_mask_row_keys(s->p, s->b, i, pos, n, seen);
-    for (int64_t k = 0; k < n && !s->interval; k++)
-        vis[k] = seen[k] ? 1.0 : 0.0;
-    for (int64_t k = 0; k < n && s->interval; k++) {
-        const bool in = pos[k] >= lo && pos[k] < hi;
-        vis[k] = in ? 1.0 : 0.0;
-        count += in;
+        for (int64_t k = 0; k < n; k++)
+            vis[k] = seen[k] ? 1.0 : 0.0;
+        return count;
     }
-    return count;
-}
-
-void rt_sweep_norms(const double *x, int64_t n, double *norm1, double *norm2)
-{
-    double s1 = 0, s2 = 0;
-    for (int64_t d = 0; d < n; d++) {
-        const double y = x[d] * x[d];
-        s1 += y;
-        s2 += y * y;
-    }
-    *norm1 = sqrt(s1);
-    *norm2 = sqrt(s2);
-}
-
-RT_SWEEP_WIDE void rt_sweep_grow(int64_t n, const double *restrict x, double *restrict top)
-{
-    for (int64_t d = 0; d < n; d++) {
-        const double a = fabs(x[d]);
-        top[d] = a > top[d] ? a : top[d];
-    }
-}
-
-RT_SWEEP_WIDE void rt_sweep_close_partial(int64_t n, const double *restrict x, double *restrict prev,
-                                          double *restrict t_abs, double *restrict t_sq)
-{
-    for (int64_t d = 0; d < n; d++) {
-        const double t = x[d] - prev[d];
-        t_abs[d] += fabs(t);
-        t_sq[d] += t * t;
-        prev[d] = x[d];
-    }
+    rt_sweep_inside(lo, hi, pos, n, vis);
+    /* pos ascends inside a block */
+    while (count < n && pos[n - 1 - count] >= hi)
+        count++;
+    int64_t first = 0;
+    while (first < n && pos[first] < lo)
+        first++;
+    return rt_max64(0, n - count - first);
 }
 
 rt_score_terms rt_sweep_score_terms(const rt_sweep *s)
@@ -252,34 +227,18 @@ rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s)
     s->drops = p->dropout > 0;
     s->more = 1 / rt_score_keep(p);
     if (s->key_groups.order == NULL)
-        RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->key_groups));
+        RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_SWEEP_K, &s->key_groups));
     if (s->dq_groups.order == NULL)
-        RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->dq_groups));
+        RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_SWEEP_K, &s->dq_groups));
     if (s->query_groups.order == NULL)
-        RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_BLOCK_Q, &s->query_groups));
-    RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_BLOCK_K, &s->keys));
-    RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_BLOCK_Q, &s->queries));
+        RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_SWEEP_Q, &s->query_groups));
     s->lo = rt_alloc(ctx, 2 * Sq + 3 * Sk, sizeof *s->lo);
-    s->k = rt_alloc(ctx, Sk * p->dim, sizeof *s->k);
-    s->v = rt_alloc(ctx, Sk * p->dim_v, sizeof *s->v);
-    s->k1 = rt_alloc(ctx, 4 * Sk + 2 * p->dim_v + 2 * p->dim, sizeof *s->k1);
-    s->k_bad = rt_alloc(ctx, 2 * Sk, 1);
-    s->rows = rt_alloc(ctx, p->heads_q / p->heads_kv * Sq, sizeof *s->rows);
-    if (s->lo == NULL || s->k == NULL || s->v == NULL || s->k1 == NULL || s->k_bad == NULL ||
-        s->rows == NULL)
+    if (s->lo == NULL)
         return RT_ERR_NOMEM;
     s->hi = s->lo + Sq;
     s->col_lo = s->hi + Sq;
     s->col_hi = s->col_lo + Sk;
     s->keys_all = s->col_hi + Sk;
-    s->k2 = s->k1 + Sk;
-    s->v1 = s->k2 + Sk;
-    s->v2 = s->v1 + Sk;
-    s->v_max2 = s->v2 + Sk;
-    s->v_bad = s->k_bad + Sk;
-    s->k_max = s->v_max2 + p->dim_v;
-    s->q_max = s->k_max + p->dim;
-    s->g_max = s->q_max + p->dim;
     s->interval = rt_mask_is_interval(p);
     for (int64_t i = 0; i < Sq; i++)
         rt_mask_row(p, i, &s->lo[i], &s->hi[i]);
@@ -295,40 +254,124 @@ void rt_sweep_memory_reset(rt_sweep *s)
     rt_cut_reset(&s->key_groups);
     rt_cut_reset(&s->dq_groups);
     rt_cut_reset(&s->query_groups);
-    rt_cut_reset(&s->keys);
-    rt_cut_reset(&s->queries);
     rt_free(s->lo);
-    rt_free(s->k);
-    rt_free(s->v);
-    rt_free(s->k1);
-    rt_free(s->k_bad);
-    rt_free(s->rows);
     rt_free(s->again);
 }
 
-void rt_sweep_load_keys(rt_sweep *s)
+bool rt_sweep_may_narrow(const rt_sweep *s)
 {
-    const int64_t D = s->p->dim, Dv = s->p->dim_v, Sk = s->p->seqlen_k, *pos = s->keys_all;
-#pragma omp parallel for schedule(static, 64) default(none) shared(s, D, Dv, Sk, pos)
-    for (int64_t j = 0; j < Sk; j++) {
-        rt_sweep_load(s, RT_K, s->g, pos + j, 1, D, s->k + j * D, s->k_bad + j);
-        rt_sweep_load(s, RT_V, s->g, pos + j, 1, Dv, s->v + j * Dv, s->v_bad + j);
-        rt_sweep_norms(s->k + j * D, D, &s->k1[j], &s->k2[j]);
-        rt_sweep_norms(s->v + j * Dv, Dv, &s->v1[j], &s->v2[j]);
-        if (s->in->release != NULL && j % 4096 == 0) /* pages that were read may go */
-            s->in->release(s->in->arg);
+    return s->in->dtype[RT_K] != RT_F64 && s->in->dtype[RT_V] != RT_F64;
+}
+
+int64_t rt_sweep_pair_bytes(const rt_sweep *s, bool narrow)
+{
+    const rt_problem *p = s->p;
+    return p->seqlen_k * ((p->dim + p->dim_v) * (narrow ? 4 : 8) + 4 * 8 + 2 + 8) +
+           p->seqlen_q * (p->heads_q / p->heads_kv * (int64_t)sizeof *s->rows + 8);
+}
+
+rt_status rt_sweep_pair_memory(rt_context *ctx, rt_sweep *s, bool narrow)
+{
+    const rt_problem *p = s->p;
+    const int64_t Sq = p->seqlen_q, Sk = p->seqlen_k;
+    RT_TRY(rt_cut_create(ctx, Sk, NULL, 1, RT_SWEEP_K, &s->keys));
+    RT_TRY(rt_cut_create(ctx, Sq, NULL, 1, RT_SWEEP_Q, &s->queries));
+    if (narrow) {
+        s->k_narrow = rt_alloc(ctx, Sk * p->dim, sizeof *s->k_narrow);
+        s->v_narrow = rt_alloc(ctx, Sk * p->dim_v, sizeof *s->v_narrow);
+    } else {
+        s->k = rt_alloc(ctx, Sk * p->dim, sizeof *s->k);
+        s->v = rt_alloc(ctx, Sk * p->dim_v, sizeof *s->v);
     }
-    memset(s->v_max2, 0, (size_t)Dv * sizeof *s->v_max2);
-    memset(s->k_max, 0, (size_t)D * sizeof *s->k_max);
-    for (int64_t j = 0; j < Sk && s->lean; j++)
+    s->k1 = rt_alloc(ctx, 4 * Sk + 2 * p->dim_v + 2 * p->dim, sizeof *s->k1);
+    s->k_bad = rt_alloc(ctx, 2 * Sk, 1);
+    s->rows = rt_alloc(ctx, p->heads_q / p->heads_kv * Sq, sizeof *s->rows);
+    if ((narrow ? s->k_narrow == NULL || s->v_narrow == NULL : s->k == NULL || s->v == NULL) ||
+        s->k1 == NULL || s->k_bad == NULL || s->rows == NULL)
+        return RT_ERR_NOMEM;
+    s->k2 = s->k1 + Sk;
+    s->v1 = s->k2 + Sk;
+    s->v2 = s->v1 + Sk;
+    s->v_max2 = s->v2 + Sk;
+    s->v_bad = s->k_bad + Sk;
+    s->k_max = s->v_max2 + p->dim_v;
+    s->q_max = s->k_max + p->dim;
+    s->g_max = s->q_max + p->dim;
+    return RT_OK;
+}
+
+void rt_sweep_pair_reset(rt_sweep *s)
+{
+    rt_cut_reset(&s->keys);
+    rt_cut_reset(&s->queries);
+    rt_free(s->k);
+    rt_free(s->v);
+    rt_free(s->k_narrow);
+    rt_free(s->v_narrow);
+    rt_free(s->k1);
+    rt_free(s->k_bad);
+    rt_free(s->rows);
+}
+
+/* Load row j of the pair and take its norms; the largest elements of the thread's rows so far. */
+static bool load_key(rt_sweep *s, int64_t j, double *row, double *k_max, double *v_max2)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v, X = D > Dv ? D : Dv;
+    double *k = s->k != NULL ? s->k + j * D : row, *v = s->v != NULL ? s->v + j * Dv : row + X;
+    rt_sweep_load(s, RT_K, s->g, &j, 1, D, k, s->k_bad + j);
+    rt_sweep_load(s, RT_V, s->g, &j, 1, Dv, v, s->v_bad + j);
+    rt_sweep_norms(k, D, &s->k1[j], &s->k2[j]);
+    rt_sweep_norms(v, Dv, &s->v1[j], &s->v2[j]);
+    if (s->k == NULL)
         for (int64_t d = 0; d < D; d++)
-            s->k_max[d] = fabs(s->k[j * D + d]) > s->k_max[d] ? fabs(s->k[j * D + d]) : s->k_max[d];
-    s->any_bad = false;
-    for (int64_t j = 0; j < Sk; j++) {
-        s->any_bad = s->any_bad || s->k_bad[j] > 0 || s->v_bad[j] > 0;
-        for (int64_t d = 0; d < Dv; d++) {
-            const double y = s->v[j * Dv + d] * s->v[j * Dv + d];
-            s->v_max2[d] = y > s->v_max2[d] ? y : s->v_max2[d];
+            s->k_narrow[j * D + d] = (float)k[d];
+    if (s->v == NULL)
+        for (int64_t d = 0; d < Dv; d++)
+            s->v_narrow[j * Dv + d] = (float)v[d];
+    for (int64_t d = 0; d < D && s->lean; d++)
+        k_max[d] = fabs(k[d]) > k_max[d] ? fabs(k[d]) : k_max[d];
+    for (int64_t d = 0; d < Dv; d++) {
+        const double y = v[d] * v[d];
+        v_max2[d] = y > v_max2[d] ? y : v_max2[d];
+    }
+    return s->k_bad[j] > 0 || s->v_bad[j] > 0;
+}
+
+rt_status rt_sweep_load_keys(rt_context *ctx, rt_sweep *s, int64_t n)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v, X = D > Dv ? D : Dv, Sk = s->p->seqlen_k,
+                  each = 2 * X + n * (D + Dv);
+    double *scratch = rt_calloc(ctx, omp_get_max_threads() * each, sizeof *scratch);
+    if (scratch == NULL)
+        return RT_ERR_NOMEM;
+    for (int64_t x = 0; x < n; x++) {
+        memset(s[x].v_max2, 0, (size_t)Dv * sizeof *s->v_max2);
+        memset(s[x].k_max, 0, (size_t)D * sizeof *s->k_max);
+        s[x].any_bad = false;
+    }
+#pragma omp parallel default(none) shared(s, n, D, Dv, X, Sk, each, scratch)
+    {
+        double *row = scratch + omp_get_thread_num() * each, *top = row + 2 * X;
+        uint64_t bad = 0; /* a bit for each of the pairs */
+        /* The heads of a token lie side by side: all pairs at once read what lies together. */
+#pragma omp for schedule(static, 64)
+        for (int64_t j = 0; j < Sk; j++) {
+            for (int64_t x = 0; x < n; x++)
+                if (load_key(&s[x], j, row, top + x * (D + Dv), top + x * (D + Dv) + D))
+                    bad |= UINT64_C(1) << x;
+            if (s->in->release != NULL && j % 4096 == 0) /* pages that were read may go */
+                s->in->release(s->in->arg);
+        }
+#pragma omp critical(rt_judge_keys)
+        for (int64_t x = 0; x < n; x++) {
+            const double *mine = top + x * (D + Dv);
+            for (int64_t d = 0; d < D; d++)
+                s[x].k_max[d] = fmax(s[x].k_max[d], mine[d]);
+            for (int64_t d = 0; d < Dv; d++)
+                s[x].v_max2[d] = fmax(s[x].v_max2[d], mine[D + d]);
+            s[x].any_bad = s[x].any_bad || (bad >> x & 1) > 0;
         }
     }
+    rt_free(scratch);
+    return RT_OK;
 }

@@ -8,17 +8,17 @@
 #ifndef RT_JUDGE_SWEEP_H
 #define RT_JUDGE_SWEEP_H
 
+#include <string.h>
+
 #include "arithmetic/block.h"
 #include "arithmetic/score.h"
 #include "judge/budget.h"
+#include "judge/sweep_vector.h"
 
-/* The elementwise loops are compiled for AVX2 too and chosen at run time; the operations, and so the bits, are the same. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) &&   \
-    !defined(__SANITIZE_THREAD__)
-#define RT_SWEEP_WIDE __attribute__((target_clones("avx2", "default")))
-#else
-#define RT_SWEEP_WIDE
-#endif
+/* Rows and keys of a block: what it takes stays in the second-level cache of a core. */
+enum { RT_SWEEP_Q = 64, RT_SWEEP_K = 64 };
+/* Blocks of keys whose gradients are taken together, so that the rows are loaded once for all of them. */
+enum { RT_SWEEP_KEY_BLOCKS = 4 };
 
 /* A division of positions 0..n-1 into blocks; items of a block are positions order[first[k]] ..
  * order[first[k+1]-1]. */
@@ -58,10 +58,12 @@ typedef struct rt_sweep {
     int32_t *again;   /* Sk: contributions to a key's gradients beyond the groups; NULL: none */
     bool interval;    /* of the mask: lo, hi, col_lo and col_hi say all; else they hold what is visible */
     int64_t *lo, *hi; /* Sq: keys [lo, hi) of each query */
-    int64_t *col_lo, *col_hi;  /* Sk: queries that see each key */
-    int64_t *keys_all;         /* 0, 1, 2, .. Sk - 1 */
-    int64_t b, g;              /* the batch and key head in hand */
-    double *k, *v;             /* (Sk, D), (Sk, Dv), what is not finite replaced by 0 */
+    int64_t *col_lo, *col_hi; /* Sk: queries that see each key */
+    int64_t *keys_all;        /* 0, 1, 2, .. Sk - 1 */
+    int64_t b, g;             /* the batch and key head in hand */
+    double *k, *v;            /* (Sk, D), (Sk, Dv), what is not finite replaced by 0; NULL: narrow */
+    float *k_narrow,
+        *v_narrow; /* the same in binary32, where that holds every input: half the memory; else NULL */
     double *k1, *k2, *v1, *v2; /* Sk: ||k||, ||k^2||, ||v||, ||v^2|| */
     double *v_max2;            /* Dv: largest v^2 */
     uint8_t *k_bad, *v_bad;    /* Sk: 0, 1 infinity, 2 NaN */
@@ -92,29 +94,47 @@ typedef struct {
     double *acc, *big;                  /* results */
     double *prev, *top, *t_abs, *t_sq;  /* (max(Q,K), max(D,Dv)) twice: for two results at a time */
     double *vis, *row, *got;
-    double *three, *keys; /* 3 (Q, K); sums of a key block: 11 (K, D + Dv) */
+    double *three, *keys; /* 3 (Q, K); key blocks with their sums: 12 (K, D + Dv) each */
     rt_pair_terms pair;   /* K each */
     rt_tally tally[RT_RESULT_COUNT];
 } rt_sweep_work;
 
-/* The plain cuts and the arrays of s (p and in are set; the grouped ones, where unset, become plain cuts too). */
+/* What all pairs share: the grouped cuts (where unset, plain ones) and what the mask says of each row and key (p and in are
+ * set). */
 rt_status rt_sweep_memory(rt_context *ctx, rt_sweep *s) RT_NODISCARD;
 void rt_sweep_memory_reset(rt_sweep *s);
-/* Load the keys and values of the pair in hand. */
-void rt_sweep_load_keys(rt_sweep *s);
+/* What one pair in hand has of its own: its keys and values, records, and plain cuts of all positions. */
+rt_status rt_sweep_pair_memory(rt_context *ctx, rt_sweep *s, bool narrow) RT_NODISCARD;
+void rt_sweep_pair_reset(rt_sweep *s);
+/* Bytes of that, and whether binary32 holds the keys and values. */
+int64_t rt_sweep_pair_bytes(const rt_sweep *s, bool narrow);
+bool rt_sweep_may_narrow(const rt_sweep *s);
+/* Load the keys and values of the n pairs in hand, at most 64, by all threads. */
+enum { RT_SWEEP_PAIRS = 64 };
+rt_status rt_sweep_load_keys(rt_context *ctx, rt_sweep *s, int64_t n) RT_NODISCARD;
+/* Row j of the pair's keys or values. */
+static inline void rt_sweep_key(const rt_sweep *s, int64_t j, double *out)
+{
+    rt_sweep_widen(s->k, s->k_narrow, j * s->p->dim, s->p->dim, out);
+}
+static inline void rt_sweep_value(const rt_sweep *s, int64_t j, double *out)
+{
+    rt_sweep_widen(s->v, s->v_narrow, j * s->p->dim_v, s->p->dim_v, out);
+}
 
 rt_status rt_sweep_work_create(rt_context *ctx, const rt_problem *p, rt_sweep_work *w) RT_NODISCARD;
 void rt_sweep_work_reset(rt_sweep_work *w);
 
 /* Rows [queries block qb] of query head h: O, LSE, dQ.  Fills the row records. */
 void rt_sweep_rows(rt_sweep *s, int64_t h, int64_t qb, rt_sweep_work *w);
-/* Keys [keys block kb]: dK, dV. */
-void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w);
+/* Keys [keys blocks kb .. kb + blocks - 1], at most RT_SWEEP_KEY_BLOCKS: dK, dV.  given: of a sample that these are all of, the rows'
+ * records come from the dump (sample.h) as the rows pass by. */
+void rt_sweep_keys(rt_sweep *s, int64_t kb, int64_t blocks, bool given, rt_sweep_work *w);
 
 /* Load the rows of a block, zero the elements that are not finite; bad[i] = 0, 1 or 2. */
 void rt_sweep_load(const rt_sweep *s, rt_tensor_id t, int64_t head, const int64_t *pos, int64_t n,
                    int64_t width, double *out, uint8_t *bad);
-/* vis[k] = 1.0 where query i sees key pos[k] (n of them, at most RT_BLOCK_K), else 0.0; how many it sees. */
+/* vis[k] = 1.0 where query i sees key pos[k] (n of them, at most RT_SWEEP_K), else 0.0; how many it sees. */
 int64_t rt_sweep_visible(const rt_sweep *s, int64_t i, const int64_t *pos, int64_t n, double *vis);
 /* Whether query i sees key j, which lies in [lo, hi) of i. */
 static inline bool rt_sweep_sees(const rt_sweep *s, int64_t i, int64_t j)
@@ -126,14 +146,6 @@ static inline uint8_t rt_not_finite(double x)
 {
     return (uint8_t)(isnan(x) ? 2 : isinf(x) ? 1 : 0);
 }
-/* ||x|| and ||x^2|| of a row. */
-void rt_sweep_norms(const double *x, int64_t n, double *norm1, double *norm2);
-
-/* A sum has grown by a block: top[d] = max(top[d], |x[d]|).  A partial has ended: T = x - prev goes to
- * t_abs, t_sq. */
-void rt_sweep_grow(int64_t n, const double *x, double *top);
-void rt_sweep_close_partial(int64_t n, const double *x, double *prev, double *t_abs, double *t_sq);
-
 /* Constants of a score's error (budget.h): det1 ||q|| ||k|| + u |s|; var1 ||q^2|| ||k^2|| + u2 (half_d + 1) s^2; how
  * many additions join it; the softcap and the errors of its tanh. */
 typedef struct {
@@ -205,11 +217,6 @@ static inline double rt_sweep_spread(bool lean, double sum, double sum_over_var,
     /* a root of each: the product of two tiny sums may underflow (weights of 1e-160) */
     return lean ? fmin(sum * x_max, sqrt(sum_over_var) * sqrt(var_product)) : sqrt(sum) * sqrt(product);
 }
-static inline double rt_sweep_over(double c, double v)
-{
-    return v > 0x1p-900 ? c * c / v : c > 0 ? RT_INF : 0; /* below, the squares may have underflowed */
-}
-
 /* An exponent that is off by more than this says little about its weight; one below the second, nothing. */
 #define RT_SWEEP_OPEN 0x1p-4
 #define RT_SWEEP_NOTHING (-60)

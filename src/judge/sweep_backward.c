@@ -7,11 +7,20 @@
  * (Cauchy-Schwarz), so one product with x^2 serves all three. */
 #include <string.h>
 
-#include "judge/sweep.h"
+#include "judge/sample.h"
 
-enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K, SUMS = 11 };
+enum { Q = RT_SWEEP_Q, K = RT_SWEEP_K, SUMS = 11 };
+
+/* Accumulators of one result: value, then the three readings times x^2; width doubles a key. */
+typedef struct {
+    double *value, *det, *var, *sys, *top;
+    double *prev, *t_abs, *t_sq;   /* by partial */
+    double *h_prev, *h_abs, *h_sq; /* by head of the group, where it has several */
+} sums;
 
 typedef struct {
+    double *k, *v; /* (D, K), (Dv, K): transposed once, since products with what is not are quicker */
+    sums dk, dv;
     int64_t nk, first;  /* keys.order[first .. first + nk - 1] */
     const int64_t *pos; /* their positions, ascending */
     double k1[K], k2[K], v1[K], v2[K];
@@ -117,22 +126,38 @@ static void add_columns(bool lean, key_block *x, const double *restrict visible,
     }
 }
 
-/* The matrices of a row block against the key block; false if the mask empties it.
- * m2: P, then dS.  m5: det, var, sys of P; s5 (a second set, in `three`): det, var, sys of dS. */
-static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block *r, rt_sweep_work *w,
-                     double *three)
+static bool meets(const rt_cut *c, int64_t qb, int64_t lo, int64_t hi)
+{
+    return c->high[qb] >= lo && c->low[qb] < hi;
+}
+
+/* Rows of Q and dO, and their squares (kk, vv); where they are given (sample.h), their records too. */
+static void load_rows(rt_sweep *s, int64_t h, int64_t qb, const rt_given *given, int64_t lo, int64_t hi,
+                      row_block *r, rt_sweep_work *w)
 {
     const rt_cut *c = &s->query_groups;
-    if (c->high[qb] < x->lo || c->low[qb] >= x->hi)
-        return false;
     const int64_t D = s->p->dim, Dv = s->p->dim_v;
-    const rt_score_terms t = rt_sweep_score_terms(s);
+    uint8_t g_bad[Q];
     r->pos = c->order + c->first[qb];
     r->nq = c->first[qb + 1] - c->first[qb];
     rt_sweep_load(s, RT_Q, h, r->pos, r->nq, D, w->q, r->bad);
-    rt_sweep_load(s, RT_DOUT, h, r->pos, r->nq, Dv, w->dout, r->bad);
-    rt_gemm_nt(r->nq, x->nk, D, s->p->scale, w->q, D, w->k, D, 0.0, w->s, K);
-    rt_gemm_nt(r->nq, x->nk, Dv, 1.0, w->dout, Dv, w->v, Dv, 0.0, w->m2 + r->nq * K, K);
+    rt_sweep_load(s, RT_DOUT, h, r->pos, r->nq, Dv, w->dout, g_bad);
+    for (int64_t i = 0; i < r->nq && given != NULL; i++)
+        rt_given_row(s, given, h, r->pos[i], w->q + i * D, w->dout + i * Dv, (r->bad[i] | g_bad[i]) != 0,
+                     r->pos[i] >= lo && r->pos[i] < hi, w->got, s->q_max, s->g_max);
+    rt_sweep_square(r->nq * D, w->q, w->kk);
+    rt_sweep_square(r->nq * Dv, w->dout, w->vv);
+}
+
+/* The matrices of a row block against the key block.
+ * m2: P, then dS.  m5: det, var, sys of P; s5 (a second set, in `three`): det, var, sys of dS. */
+static void matrices(rt_sweep *s, int64_t h, key_block *x, const row_block *r, rt_sweep_work *w,
+                     double *three)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v;
+    const rt_score_terms t = rt_sweep_score_terms(s);
+    rt_gemm_nn(r->nq, x->nk, D, s->p->scale, w->q, D, x->k, K, 0.0, w->s, K);
+    rt_gemm_nn(r->nq, x->nk, Dv, 1.0, w->dout, Dv, x->v, K, 0.0, w->m2 + r->nq * K, K);
     const rt_row_record *records = s->rows + (h - s->g * (s->p->heads_q / s->p->heads_kv)) * s->p->seqlen_q;
     for (int64_t i = 0; i < r->nq; i++) {
         double *restrict p = w->m2 + i * K, *restrict ds = w->m2 + (r->nq + i) * K;
@@ -151,8 +176,8 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
         }
         rt_sweep_scores(s, &t, h, r->pos[i], rec->q1, rec->q2, x->pos, x->nk, x->k1, x->k2, score,
                         &w->pair);
-        for (int64_t j = 0; j < x->nk; j++)
-            p[j] = w->vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
+        memcpy(p, score, (size_t)x->nk * sizeof *p);
+        rt_sweep_shift(x->nk, rec->lse, w->vis, p);
         rt_exp_vector(p, x->nk);
         const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
         if (s->drops || t.cap > 0)
@@ -160,25 +185,18 @@ static bool matrices(rt_sweep *s, int64_t h, int64_t qb, key_block *x, row_block
         else
             readings(s, &t, &g, rec, &w->pair, x, score, w->vis, p, ds, pe, pv, py, e, var_ds, y);
         add_columns(s->lean, x, w->vis, pe, pv, py, e, var_ds, y);
-        for (int64_t j = 0; j < x->nk; j++) {
+        for (int64_t j = 0; j < x->nk; j++)
+            x->in_partial[j] |= w->vis[j] > 0;
+        for (int64_t j = 0; j < x->nk && (rec->open || (rec->bad_s | rec->bad_p | rec->bad_g) != 0); j++) {
             if (!(w->vis[j] > 0))
                 continue;
-            x->in_partial[j] = true;
             x->bad_k[j] = rec->bad_s > x->bad_k[j] ? rec->bad_s : x->bad_k[j];
             x->bad_v[j] = rec->bad_p > x->bad_v[j] && w->pair.mu[j] > 0 ? rec->bad_p : x->bad_v[j];
             x->bad_g = x->bad_g || rec->bad_g > 0;
             x->open[j] = x->open[j] || rec->open;
         }
     }
-    return true;
 }
-
-/* Accumulators of one result: value, then the three readings times x^2; width doubles a key. */
-typedef struct {
-    double *value, *det, *var, *sys, *top;
-    double *prev, *t_abs, *t_sq;   /* by partial */
-    double *h_prev, *h_abs, *h_sq; /* by head of the group, where it has several */
-} sums;
 
 static sums point(double *store, int64_t n)
 {
@@ -270,37 +288,84 @@ static void count_rows(const rt_sweep *s, const key_block *x, int64_t *rows)
     }
 }
 
-void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
+/* The keys of a block, and room for their sums. */
+static void begin(const rt_sweep *s, int64_t kb, double *store, key_block *x, rt_sweep_work *w)
 {
     const int64_t D = s->p->dim, Dv = s->p->dim_v, group = s->p->heads_q / s->p->heads_kv;
-    key_block x = {.first = s->keys.first[kb], .lo = INT64_MAX, .hi = INT64_MIN};
-    x.nk = s->keys.first[kb + 1] - x.first;
-    x.pos = s->keys.order + x.first;
-    for (int64_t j = 0; j < x.nk; j++) {
-        const int64_t y = x.pos[j], lo = s->col_lo[y], hi = s->col_hi[y];
-        memcpy(w->k + j * D, s->k + y * D, (size_t)D * sizeof(double));
-        memcpy(w->v + j * Dv, s->v + y * Dv, (size_t)Dv * sizeof(double));
-        x.k1[j] = s->k1[y];
-        x.k2[j] = s->k2[y];
-        x.v1[j] = s->v1[y];
-        x.v2[j] = s->v2[y];
+    x->first = s->keys.first[kb];
+    x->nk = s->keys.first[kb + 1] - x->first;
+    x->pos = s->keys.order + x->first;
+    x->lo = INT64_MAX;
+    x->hi = INT64_MIN;
+    x->k = store;
+    x->v = store + K * D;
+    store += K * (D + Dv);
+    for (int64_t j = 0; j < x->nk; j++) {
+        const int64_t y = x->pos[j], lo = s->col_lo[y], hi = s->col_hi[y];
+        rt_sweep_key(s, y, w->row);
+        for (int64_t d = 0; d < D; d++)
+            x->k[d * K + j] = w->row[d];
+        rt_sweep_value(s, y, w->row);
+        for (int64_t d = 0; d < Dv; d++)
+            x->v[d * K + j] = w->row[d];
+        x->k1[j] = s->k1[y];
+        x->k2[j] = s->k2[y];
+        x->v1[j] = s->v1[y];
+        x->v2[j] = s->v2[y];
         if (lo < hi) {
-            x.lo = rt_min64(x.lo, lo);
-            x.hi = rt_max64(x.hi, hi);
+            x->lo = rt_min64(x->lo, lo);
+            x->hi = rt_max64(x->hi, hi);
         }
     }
     int64_t rows[K];
-    count_rows(s, &x, rows);
-    for (int64_t j = 0; j < x.nk; j++) {
+    count_rows(s, x, rows);
+    for (int64_t j = 0; j < x->nk; j++) {
         const rt_sum_terms sum = rt_sweep_sum_terms(&s->budget, rows[j] * group);
-        x.s_det[j] = sum.det;
-        x.s_var[j] = sum.var;
-        x.s_sys[j] = sum.sys;
+        x->s_det[j] = sum.det;
+        x->s_var[j] = sum.var;
+        x->s_sys[j] = sum.sys;
     }
-    const int64_t nd = x.nk * D, nv = x.nk * Dv;
-    memset(w->keys, 0, (size_t)(SUMS * (nd + nv)) * sizeof *w->keys);
-    const sums a = point(w->keys, nd), c = point(w->keys + SUMS * nd, nv);
+    const int64_t nd = x->nk * D, nv = x->nk * Dv;
+    memset(store, 0, (size_t)(SUMS * (nd + nv)) * sizeof *store);
+    x->dk = point(store, nd);
+    x->dv = point(store + SUMS * nd, nv);
+}
 
+/* What a block of rows adds to the sums of the keys. */
+static void add_rows(const rt_sweep *s, const row_block *r, key_block *x, rt_sweep_work *w)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v, nq = r->nq;
+    const sums *a = &x->dk, *c = &x->dv;
+    /* P^T dO and the readings of P against dO^2 */
+    rt_gemm_tn(x->nk, Dv, nq, 1.0, w->m2, K, w->dout, Dv, 1.0, c->value, Dv);
+    if (!s->lean)
+        rt_gemm_tn(x->nk, Dv, nq, 1.0, w->m5, K, w->vv, Dv, 1.0, c->det, Dv);
+    rt_gemm_tn(x->nk, Dv, nq, 1.0, w->m5 + nq * K, K, w->vv, Dv, 1.0, c->var, Dv);
+    if (!s->lean)
+        rt_gemm_tn(x->nk, Dv, nq, 1.0, w->m5 + 2 * nq * K, K, w->vv, Dv, 1.0, c->sys, Dv);
+    rt_sweep_grow(x->nk * Dv, c->value, c->top);
+    /* dS^T Q and the readings of dS against Q^2 */
+    rt_gemm_tn(x->nk, D, nq, 1.0, w->m2 + nq * K, K, w->q, D, 1.0, a->value, D);
+    if (!s->lean)
+        rt_gemm_tn(x->nk, D, nq, 1.0, w->three, K, w->kk, D, 1.0, a->det, D);
+    rt_gemm_tn(x->nk, D, nq, 1.0, w->three + nq * K, K, w->kk, D, 1.0, a->var, D);
+    if (!s->lean)
+        rt_gemm_tn(x->nk, D, nq, 1.0, w->three + 2 * nq * K, K, w->kk, D, 1.0, a->sys, D);
+    rt_sweep_grow(x->nk * D, a->value, a->top);
+}
+
+void rt_sweep_keys(rt_sweep *s, int64_t kb, int64_t blocks, bool given, rt_sweep_work *w)
+{
+    const int64_t D = s->p->dim, Dv = s->p->dim_v, group = s->p->heads_q / s->p->heads_kv;
+    key_block part[RT_SWEEP_KEY_BLOCKS];
+    int64_t lo = INT64_MAX, hi = INT64_MIN;
+    memset(part, 0, sizeof part);
+    for (int64_t y = 0; y < blocks; y++) {
+        begin(s, kb + y, w->keys + y * K * (SUMS + 1) * (D + Dv), &part[y], w);
+        lo = rt_min64(lo, part[y].lo);
+        hi = rt_max64(hi, part[y].hi);
+    }
+    const rt_given worst = given ? rt_given_begin(s) : (rt_given){0};
     const rt_cut *cut = &s->query_groups;
     for (int64_t qb = 0, end; qb < cut->blocks; qb = end) {
         for (end = qb + 1; end < cut->blocks && cut->group[end] == cut->group[qb]; end++)
@@ -308,45 +373,37 @@ void rt_sweep_keys(rt_sweep *s, int64_t kb, rt_sweep_work *w)
         for (int64_t h = s->g * group; h < (s->g + 1) * group; h++) {
             for (int64_t q = qb; q < end; q++) {
                 row_block r;
-                if (!matrices(s, h, q, &x, &r, w, w->three))
+                if (!meets(cut, q, lo, hi))
                     continue;
-                /* P^T dO and the readings of P against dO^2 */
-                for (int64_t e = 0; e < r.nq * Dv; e++)
-                    w->vv[e] = w->dout[e] * w->dout[e];
-                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m2, K, w->dout, Dv, 1.0, c.value, Dv);
-                if (!s->lean)
-                    rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5, K, w->vv, Dv, 1.0, c.det, Dv);
-                rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5 + r.nq * K, K, w->vv, Dv, 1.0, c.var, Dv);
-                if (!s->lean)
-                    rt_gemm_tn(x.nk, Dv, r.nq, 1.0, w->m5 + 2 * r.nq * K, K, w->vv, Dv, 1.0, c.sys, Dv);
-                rt_sweep_grow(nv, c.value, c.top);
-                /* dS^T Q and the readings of dS against Q^2 */
-                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->m2 + r.nq * K, K, w->q, D, 1.0, a.value, D);
-                for (int64_t e = 0; e < r.nq * D; e++)
-                    w->q[e] *= w->q[e];
-                if (!s->lean)
-                    rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three, K, w->q, D, 1.0, a.det, D);
-                rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three + r.nq * K, K, w->q, D, 1.0, a.var, D);
-                if (!s->lean)
-                    rt_gemm_tn(x.nk, D, r.nq, 1.0, w->three + 2 * r.nq * K, K, w->q, D, 1.0, a.sys, D);
-                rt_sweep_grow(nd, a.value, a.top);
+                load_rows(s, h, q, given ? &worst : NULL, lo, hi, &r, w);
+                for (key_block *x = part; x < part + blocks; x++)
+                    if (meets(cut, q, x->lo, x->hi)) {
+                        matrices(s, h, x, &r, w, w->three);
+                        add_rows(s, &r, x, w);
+                    }
             }
-            if (group > 1) {
-                rt_sweep_close_partial(nd, a.value, a.h_prev, a.h_abs, a.h_sq);
-                rt_sweep_close_partial(nv, c.value, c.h_prev, c.h_abs, c.h_sq);
+            for (const key_block *x = part; group > 1 && x < part + blocks; x++) {
+                rt_sweep_close_partial(x->nk * D, x->dk.value, x->dk.h_prev, x->dk.h_abs, x->dk.h_sq);
+                rt_sweep_close_partial(x->nk * Dv, x->dv.value, x->dv.h_prev, x->dv.h_abs, x->dv.h_sq);
             }
         }
-        rt_sweep_close_partial(nd, a.value, a.prev, a.t_abs, a.t_sq);
-        rt_sweep_close_partial(nv, c.value, c.prev, c.t_abs, c.t_sq);
-        for (int64_t j = 0; j < x.nk; j++) {
-            x.partials[j] += x.in_partial[j];
-            x.in_partial[j] = false;
+        for (key_block *x = part; x < part + blocks; x++) {
+            rt_sweep_close_partial(x->nk * D, x->dk.value, x->dk.prev, x->dk.t_abs, x->dk.t_sq);
+            rt_sweep_close_partial(x->nk * Dv, x->dv.value, x->dv.prev, x->dv.t_abs, x->dv.t_sq);
+            for (int64_t j = 0; j < x->nk; j++) {
+                x->partials[j] += x->in_partial[j];
+                x->in_partial[j] = false;
+            }
         }
     }
     /* An infinity or a NaN in a key's own slot reaches its dK through the rows that see it, and only
      * through them. */
-    if (s->any[RT_DK])
-        close_keys(s, &x, &a, D, RT_DK, s->p->scale, x.e_k, x.y_k, x.oe_k, x.oy_k, s->q_max, x.bad_k, w);
-    if (s->any[RT_DV])
-        close_keys(s, &x, &c, Dv, RT_DV, 1.0, x.e_v, x.y_v, x.oe_v, x.oy_v, s->g_max, x.bad_v, w);
+    for (const key_block *x = part; x < part + blocks; x++) {
+        if (s->any[RT_DK])
+            close_keys(s, x, &x->dk, D, RT_DK, s->p->scale, x->e_k, x->y_k, x->oe_k, x->oy_k, s->q_max,
+                       x->bad_k, w);
+        if (s->any[RT_DV])
+            close_keys(s, x, &x->dv, Dv, RT_DV, 1.0, x->e_v, x->y_v, x->oe_v, x->oy_v, s->g_max, x->bad_v,
+                       w);
+    }
 }

@@ -7,7 +7,7 @@
 #include "arithmetic/ops.h"
 #include "judge/truth.h"
 
-enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K };
+enum { Q = RT_SWEEP_Q, K = RT_SWEEP_K };
 /* The arrays; those from T_ABS on only where queries are broadcast. */
 enum { VALUE, DET, VAR, SYS, ABS, SQ, COUNT, BAD, BY_QUERY, T_ABS = BY_QUERY, T_SQ, T_COUNT, BY_COLUMN };
 

@@ -2,8 +2,9 @@
 #include <string.h>
 
 #include "judge/sweep.h"
+#include "judge/sweep_vector.h"
 
-enum { Q = RT_BLOCK_Q, K = RT_BLOCK_K };
+enum { Q = RT_SWEEP_Q, K = RT_SWEEP_K };
 
 typedef struct {
     int64_t h, nq, r0;
@@ -50,14 +51,13 @@ static bool gather(const rt_sweep *s, const rt_cut *c, const row_block *r, int64
     const int64_t D = s->p->dim, Dv = s->p->dim_v;
     for (int64_t j = 0; j < x->nk; j++) {
         const int64_t y = x->pos[j];
-        memcpy(w->k + j * D, s->k + y * D, (size_t)D * sizeof(double));
+        rt_sweep_key(s, y, w->k + j * D);
         x->k1[j] = s->k1[y];
         x->k2[j] = s->k2[y];
         if (values) {
             double *v = w->v + j * 2 * Dv;
-            memcpy(v, s->v + y * Dv, (size_t)Dv * sizeof(double));
-            for (int64_t d = 0; d < Dv; d++)
-                v[Dv + d] = v[d] * v[d];
+            rt_sweep_value(s, y, v);
+            rt_sweep_square(Dv, v, v + Dv);
             x->v1[j] = s->v1[y];
             x->v2[j] = s->v2[y];
         }
@@ -93,7 +93,7 @@ static void pass_lse(const rt_sweep *s, row_block *r, rt_sweep_work *w)
             continue;
         rt_gemm_nt(r->nq, x.nk, s->p->dim, s->p->scale, w->q, s->p->dim, w->k, s->p->dim, 0.0, w->s, K);
         for (int64_t i = 0; i < r->nq; i++) {
-            double *row = w->s + i * K, top = r->top[i];
+            double *row = w->s + i * K;
             const int64_t n = visible(s, r, i, &x, full, w->vis);
             if (n == 0)
                 continue;
@@ -103,16 +103,10 @@ static void pass_lse(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                 r->partials[i]++;
             }
             rt_sweep_score_values(s, r->h, r->pos[i], x.pos, x.nk, row);
-            for (int64_t j = 0; j < x.nk; j++) {
-                row[j] = w->vis[j] > 0 ? row[j] : -RT_INF;
-                top = row[j] > top ? row[j] : top;
-            }
-            for (int64_t j = 0; j < x.nk; j++)
-                row[j] -= top;
+            const double top = rt_sweep_top(x.nk, r->top[i], w->vis, row);
+            rt_sweep_shift(x.nk, top, w->vis, row);
             rt_exp_vector(row, x.nk);
-            double sum = 0;
-            for (int64_t j = 0; j < x.nk; j++)
-                sum += row[j];
+            const double sum = rt_sweep_sum(x.nk, row);
             r->l[i] = (rt_is_minus_inf(r->top[i]) ? 0 : r->l[i] * rt_exp_scalar(r->top[i] - top)) + sum;
             r->top[i] = top;
         }
@@ -179,54 +173,35 @@ static void pass_output(const rt_sweep *s, row_block *r, rt_sweep_work *w)
                 }
                 rt_sweep_scores(s, &c, r->h, r->pos[i], r->q1[i], r->q2[i], x.pos, x.nk, x.k1, x.k2, score,
                                 &w->pair);
-                const double *restrict s_det = w->pair.det, *restrict s_var = w->pair.var,
-                                       *restrict s_sys = w->pair.sys;
                 /* Not exp(score - lse): lse is rounded at |lse| u, and the weights' sum would miss 1 by as much. */
-                for (int64_t j = 0; j < x.nk; j++)
-                    p[j] = w->vis[j] > 0 ? score[j] - r->top[i] : -RT_INF;
+                memcpy(p, score, (size_t)x.nk * sizeof *p);
+                rt_sweep_shift(x.nk, r->top[i], w->vis, p);
                 rt_exp_vector(p, x.nk);
-                for (int64_t j = 0; j < x.nk; j++)
-                    p[j] /= r->l[i];
-                const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]);
-                const double sys0 = (1 + blocks) * b->exp_rel, det0 = sys0 + (1 + blocks) * b->u,
-                             var0 = (1 + blocks) * c.u2;
-                const double top = r->top[i];
-                double rho_sum = 0, rho2_sum = 0, var_sum = 0, var_max = 0, w_max = 0, sys_sum = 0,
-                       sys2_sum = 0, p_sum = 0, rho_top = 0;
-                for (int64_t j = 0; j < x.nk; j++) {
-                    const double d = fabs(score[j] - top);
-                    double rho = s_det[j] + 3 * c.u * d + det0;
-                    rho_top = rho > rho_top ? rho : rho_top;
-                    rho += rho * rho;
-                    const double var = s_var[j] + 3 * c.u2 * d * d + var0;
-                    const double sys = s_sys[j] + sys0;
-                    p_sum += p[j];
-                    rho_sum += p[j] * rho;
-                    rho2_sum += p[j] * rho * rho;
-                    var_sum += p[j] * p[j] * var;
-                    const double pv = p[j] * var;
-                    var_max = pv > var_max ? pv : var_max;
-                    w_max = p[j] > w_max ? p[j] : w_max;
-                    sys_sum += p[j] * sys;
-                    sys2_sum += p[j] * sys * sys;
-                }
-                if (rho_top > 0.5) /* never with ordinary scores */
-                    reach(s, &c, &x, w->vis, score, s_det, det0, top, &r->max_rho[i], &r->open[i]);
+                const double blocks = rt_budget_blocks(b, r->keys[i], r->partials[i]),
+                             sys0 = (1 + blocks) * b->exp_rel, det0 = sys0 + (1 + blocks) * b->u;
+                const rt_weight_sums a =
+                    rt_sweep_weights(x.nk, r->l[i], r->top[i], c.u, c.u2, det0, (1 + blocks) * c.u2, sys0,
+                                     score, w->pair.det, w->pair.var, w->pair.sys, p);
+                if (a.rho_max > 0.5) /* never with ordinary scores */
+                    reach(s, &c, &x, w->vis, score, w->pair.det, det0, r->top[i], &r->max_rho[i],
+                          &r->open[i]);
                 else
                     r->max_rho[i] = fmax(r->max_rho[i], 0.5);
-                r->w_part[i] += p_sum;
+                r->w_part[i] += a.p;
                 r->in_part[i] = true;
-                r->sum_rho[i] += rho_sum;
-                r->sum_rho2[i] += rho2_sum;
-                r->sum_var[i] += var_sum;
-                r->max_var[i] = var_max > r->max_var[i] ? var_max : r->max_var[i];
-                r->max_w[i] = w_max > r->max_w[i] ? w_max : r->max_w[i];
-                r->sum_sys[i] += sys_sum;
-                r->sum_sys2[i] += sys2_sum;
+                r->sum_rho[i] += a.rho;
+                r->sum_rho2[i] += a.rho2;
+                r->sum_var[i] += a.var;
+                r->max_var[i] = fmax(r->max_var[i], a.var_max);
+                r->max_w[i] = fmax(r->max_w[i], a.w_max);
+                r->sum_sys[i] += a.sys;
+                r->sum_sys2[i] += a.sys2;
                 for (int64_t j = 0; j < x.nk && s->drops; j++)
                     p[j] *= w->pair.mu[j];
             }
-            rt_gemm_nn(nq, 2 * Dv, x.nk, 1.0, w->m2, K, w->v, 2 * Dv, 1.0, w->acc, 2 * Dv);
+            /* in two: products of small matrices are not packed first */
+            rt_gemm_nn(nq, Dv, x.nk, 1.0, w->m2, K, w->v, 2 * Dv, 1.0, w->acc, 2 * Dv);
+            rt_gemm_nn(nq, Dv, x.nk, 1.0, w->m2, K, w->v + Dv, 2 * Dv, 1.0, w->acc + Dv, 2 * Dv);
             for (int64_t i = 0; i < nq; i++)
                 rt_sweep_grow(Dv, w->acc + i * 2 * Dv, w->top + i * Dv);
         }
@@ -526,8 +501,7 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
     }
     for (int64_t kb = 0; kb < cut->blocks; kb++) {
         if (gather(s, cut, r, kb, true, &x, w, &full)) {
-            for (int64_t e = 0; e < x.nk * D; e++)
-                w->kk[e] = w->k[e] * w->k[e];
+            rt_sweep_square(x.nk * D, w->k, w->kk);
             rt_gemm_nt(nq, x.nk, D, s->p->scale, w->q, D, w->k, D, 0.0, w->s, K);
             rt_gemm_nt(nq, x.nk, Dv, 1.0, w->dout, Dv, w->v, 2 * Dv, 0.0, w->m2, K); /* dP, becomes dS */
             for (int64_t i = 0; i < nq; i++) {
@@ -548,28 +522,24 @@ static void pass_dq(rt_sweep *s, row_block *r, rt_sweep_work *w)
                 }
                 rt_sweep_scores(s, &c, r->h, r->pos[i], r->q1[i], r->q2[i], x.pos, x.nk, x.k1, x.k2, score,
                                 &w->pair);
-                for (int64_t j = 0; j < x.nk; j++)
-                    p[j] = vis[j] > 0 ? score[j] - rec->lse : -RT_INF;
+                memcpy(p, score, (size_t)x.nk * sizeof *p);
+                rt_sweep_shift(x.nk, rec->lse, vis, p);
                 rt_exp_vector(p, x.nk);
                 const rt_grad_terms g = rt_sweep_grad_terms(s, rec);
                 const rt_sum_terms sum = rt_sweep_sum_terms(b, rec->keys);
-                double e_sum = 0, y_sum = 0;
                 if (s->drops || c.cap > 0)
                     bent_readings(s, &c, &g, &sum, rec, &x, &w->pair, score, vis, p, ds, e, v, y);
                 else
                     gradient_readings(s, &c, &g, &sum, rec, &x, &w->pair, score, vis, p, ds, e, v, y);
-                for (int64_t j = 0; j < x.nk; j++) {
-                    e_sum += e[j];
-                    y_sum += y[j];
-                }
-                r->sum_e[i] += e_sum;
-                r->sum_y[i] += y_sum;
-                for (int64_t j = 0; j < x.nk && s->lean; j++) {
-                    r->over_e[i] += rt_sweep_over(e[j], v[j]);
-                    r->over_y[i] += rt_sweep_over(y[j], v[j]);
+                r->sum_e[i] += rt_sweep_sum(x.nk, e);
+                r->sum_y[i] += rt_sweep_sum(x.nk, y);
+                if (s->lean) {
+                    r->over_e[i] += rt_sweep_sum_over(x.nk, e, v);
+                    r->over_y[i] += rt_sweep_sum_over(x.nk, y, v);
                 }
             }
-            rt_gemm_nn(2 * nq, D, x.nk, 1.0, w->m2, K, w->k, D, 1.0, w->acc, D);
+            rt_gemm_nn(nq, D, x.nk, 1.0, w->m2, K, w->k, D, 1.0, w->acc, D);
+            rt_gemm_nn(nq, D, x.nk, 1.0, w->m2 + nq * K, K, w->k, D, 1.0, w->acc + nq * D, D);
             if (s->lean)
                 rt_gemm_nn(nq, D, x.nk, 1.0, w->m5 + nq * K, K, w->kk, D, 1.0, w->big + nq * D, D);
             else
