@@ -6,9 +6,9 @@ set -eu
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS
 
-# npy ROWS COLUMNS PROGRAM: a bool matrix; awk's PROGRAM gives the element at i, j.
+# npy ROWS COLUMNS PROGRAM [DESCR]: a matrix of bytes, bool; awk's PROGRAM gives the element at i, j.
 npy() {
-    dict="{'descr': '|b1', 'fortran_order': False, 'shape': ($1, $2), }"
+    dict="{'descr': '${4:-|b1}', 'fortran_order': False, 'shape': ($1, $2), }"
     printf '\223NUMPY\001\000\166\000%-117s\n' "$dict"
     # shellcheck disable=SC2059
     printf "$(awk -v n="$1" -v m="$2" "BEGIN { for (i = 0; i < n; i++) for (j = 0; j < m; j++) printf \"\\\\00%d\", ($3) ? 1 : 0 }")"
@@ -78,6 +78,18 @@ wrong all '"inv-causal"' '"full"'
 ok "$RINGTRUE" run slices --arith exact -o slices.exact
 wrong slices '20, 40, 0, 20,' '20, 39, 0, 20,'
 
+# Masks of bytes are the same masks; what is neither 0 nor 1 is refused.
+ok "$RINGTRUE" gen --seqlen 40 --heads 2 --dim 8 --dense-mask dense.npy -o bools
+for descr in '|u1' '|i1'; do
+    npy 40 40 'j <= i && (i * 7 + j * 3 + 1) % 5 > 0' "$descr" >bytes.npy
+    ok "$RINGTRUE" gen --seqlen 40 --heads 2 --dim 8 --dense-mask bytes.npy --force -o bytes
+    cmp bools/global.safetensors bytes/global.safetensors || fail "a mask of $descr"
+done
+{ head -c 169 bytes.npy && printf '\377' && tail -c +171 bytes.npy; } >odd.npy
+refuse 3 "dense mask 'odd' [1, 1] is -1; 0 (hidden) or 1 (visible)" "$RINGTRUE" plan --seqlen 40 --dense-mask odd.npy
+LC_ALL=C sed "s/|i1/|u1/" odd.npy >odd_u.npy
+refuse 3 "dense mask 'odd_u' [1, 1] is 255; 0 (hidden) or 1 (visible)" "$RINGTRUE" plan --seqlen 40 --dense-mask odd_u.npy
+
 # A dense mask of a file beside the spec; keys that count in ranges.
 ok "$RINGTRUE" run dense --arith exact -o dense.exact
 wrong dense '"dense_mask": "mask"' '"dense_mask": "dense.npy", "window": [38, -1]'
@@ -121,7 +133,7 @@ echo '# nothing' >none.txt
 bad 'none.txt: no slice' 3 --slices none.txt
 bad "cannot read the slices '.'" 3 --slices .
 npy 40 39 1 >narrow.npy
-bad "dense mask 'narrow' is bool (40, 39); it must be bool, i32 or i64, (40, 40)" 3 --dense-mask narrow.npy
+bad "dense mask 'narrow' is bool (40, 39); it must be bool, u8, i8, i32 or i64, (40, 40)" 3 --dense-mask narrow.npy
 bad "'none.npy'" 3 --dense-mask none.npy
 spec() { # TEXT KEY VALUE
     sed "s/\"mask\": \"full\"/\"mask\": \"full\", \"$2\": $3/" full.json >bad.json

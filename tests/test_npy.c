@@ -37,8 +37,9 @@ static void npy_written_is_read_back(void **state)
     static const struct {
         rt_dtype t;
         const char *descr;
-    } kinds[] = {{RT_F64, "'<f8'"}, {RT_F32, "'<f4'"}, {RT_F16, "'<f2'"}, {RT_BF16, "'<V2'"},
-                 {RT_I32, "'<i4'"}, {RT_I64, "'<i8'"}, {RT_BOOL, "'|b1'"}};
+    } kinds[] = {{RT_F64, "'<f8'"},  {RT_F32, "'<f4'"}, {RT_F16, "'<f2'"},
+                 {RT_BF16, "'<V2'"}, {RT_I32, "'<i4'"}, {RT_I64, "'<i8'"},
+                 {RT_BOOL, "'|b1'"}, {RT_U8, "'|u1'"},  {RT_I8, "'|i1'"}};
     static const struct {
         int32_t ndim;
         int64_t shape[4], count;
@@ -105,7 +106,7 @@ static void npy_foreign_forms_are_read(void **state)
     } kinds[] = {{"<f8", RT_F64, ">f8"}, {"<f4", RT_F32, ">f4"}, {"<f2", RT_F16, ">f2"},
                  {"<i4", RT_I32, ">i4"}, {"<i8", RT_I64, ">i8"}, {"<u2", RT_BF16, ">u2"},
                  {"<V2", RT_BF16, NULL}, {"|V2", RT_BF16, NULL}, {"bfloat16", RT_BF16, NULL},
-                 {"|b1", RT_BOOL, NULL}};
+                 {"|b1", RT_BOOL, NULL}, {"|u1", RT_U8, NULL},   {"|i1", RT_I8, NULL}};
     unsigned char data[48], swapped[48];
     const char *path = t_scratch("foreign.npy");
     for (size_t i = 0; i < sizeof data; i++)
@@ -166,7 +167,7 @@ static const struct {
     {D("'=f4'", "False", "(2,)"), 8, "unknown npy descr '=f4'"},
     {D("'|f4'", "False", "(2,)"), 8, "unknown npy descr '|f4'"},
     {D("'<b1'", "False", "(2,)"), 2, "unknown npy descr '<b1'"},
-    {D("'|u1'", "False", "(2,)"), 2, "unknown npy descr '|u1'"},
+    {D("'<u1'", "False", "(2,)"), 2, "unknown npy descr '<u1'"},
     {D("''", "False", "(2,)"), 2, "unknown npy descr ''"},
     {D("'|O'", "False", "(2,)"), 2, "unknown npy descr '|O'"},
     {D("[('a', '<f4')]", "False", "(2,)"), 8, "descr must be a string"},

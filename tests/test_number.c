@@ -133,6 +133,8 @@ static void dtype_names_sizes_and_constants(void **state)
         {RT_I32, "i32", 4, 0.0, 0.0, 2147483647.0, false},
         {RT_I64, "i64", 8, 0.0, 0.0, 0x1.fffffffffffffp62, false},
         {RT_BOOL, "bool", 1, 0.0, 0.0, 1.0, false},
+        {RT_U8, "u8", 1, 0.0, 0.0, 255.0, false},
+        {RT_I8, "i8", 1, 0.0, 0.0, 127.0, false},
     };
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         rt_dtype t = RT_DTYPE_COUNT;
@@ -316,6 +318,11 @@ static void integers_clamp_and_round_to_even(void **state)
     t_assert_bits_eq(rt_decode(RT_BOOL, 1), 1.0);
     assert_true(rt_encode(RT_BOOL, 0.4) == 0 && rt_encode(RT_BOOL, 7.0) == 1 &&
                 rt_encode(RT_BOOL, -3.0) == 0);
+    t_assert_bits_eq(rt_decode(RT_U8, 255), 255.0);
+    t_assert_bits_eq(rt_decode(RT_I8, 255), -1.0);
+    t_assert_bits_eq(rt_decode(RT_I8, 0x80), -128.0);
+    assert_true(rt_encode(RT_U8, -1.0) == 0 && rt_encode(RT_U8, 300.0) == 255 &&
+                rt_encode(RT_I8, -2.5) == 0xfe && rt_encode(RT_I8, 128.0) == 0x7f);
     t_assert_bits_eq(rt_round_down(RT_I32, -0.5), -1.0);
     t_assert_bits_eq(rt_round_up(RT_I32, 0.5), 1.0);
     t_assert_bits_eq(rt_round_up(RT_I32, 2147483647.5), T_INF);
@@ -450,8 +457,8 @@ static void load_and_store_agree_with_one_element_conversions(void **state)
 {
     (void)state;
     enum { N = 4099 };
-    static const rt_dtype all[] = {RT_F64,  RT_F32, RT_BF16, RT_F16, RT_E4M3,
-                                   RT_E5M2, RT_I32, RT_I64,  RT_BOOL};
+    static const rt_dtype all[] = {RT_F64, RT_F32, RT_BF16, RT_F16, RT_E4M3, RT_E5M2,
+                                   RT_I32, RT_I64, RT_BOOL, RT_U8,  RT_I8};
     static double x[N], y[N];
     static unsigned char bytes[8 * N + 4];
     const double special[] = {0.0,        -0.0,  T_NAN,  -T_NAN,  T_INF,   -T_INF, 0x1p-1074,

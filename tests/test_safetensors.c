@@ -31,10 +31,11 @@ static void expect_error(const char *path, rt_status want, const char *says)
 }
 
 static const rt_tensor_decl decls[] = {
-    {"bf16", RT_BF16, 2, {3, 5}}, {"f64", RT_F64, 1, {3}},           {"bool", RT_BOOL, 1, {7}},
-    {"f16", RT_F16, 1, {1}},      {"f32", RT_F32, 0, {0}},           {"e4m3", RT_E4M3, 3, {1, 2, 3}},
-    {"e5m2", RT_E5M2, 1, {2}},    {"i32", RT_I32, 1, {2}},           {"i64", RT_I64, 2, {2, 1}},
-    {"none", RT_F32, 2, {4, 0}},  {"a\"\\\xc3\xa9", RT_F32, 1, {2}},
+    {"bf16", RT_BF16, 2, {3, 5}},      {"f64", RT_F64, 1, {3}}, {"bool", RT_BOOL, 1, {7}},
+    {"f16", RT_F16, 1, {1}},           {"f32", RT_F32, 0, {0}}, {"e4m3", RT_E4M3, 3, {1, 2, 3}},
+    {"e5m2", RT_E5M2, 1, {2}},         {"i32", RT_I32, 1, {2}}, {"i64", RT_I64, 2, {2, 1}},
+    {"none", RT_F32, 2, {4, 0}},       {"u8", RT_U8, 1, {3}},   {"i8", RT_I8, 1, {5}},
+    {"a\"\\\xc3\xa9", RT_F32, 1, {2}},
 };
 #define N_DECLS ((int64_t)(sizeof decls / sizeof decls[0]))
 static const char *const metadata_text = "{\"x\": \"quoted \\\" and\\n\"}";

@@ -34,7 +34,7 @@ typedef struct {
 } rt_file;
 
 /** Open a .safetensors or .npy file (by its content: the npy magic).  safetensors: dtypes BF16 F16 F32 F64
- *  F8_E4M3 F8_E5M2 I32 I64 BOOL.  Errors, each with its own text: shorter than 8 bytes; header longer
+ *  F8_E4M3 F8_E5M2 I32 I64 BOOL U8 I8.  Errors, each with its own text: shorter than 8 bytes; header longer
  *  than the file or than 100 MB; header that does not start with '{'; header that is not JSON;
  *  duplicate key; unknown dtype; shape not a list of non-negative integers; size overflow; offsets that
  *  disagree with shape x dtype; overlap; hole; data shorter or longer than the header says; metadata
@@ -106,7 +106,7 @@ typedef struct {
                                        NULL: the tensors hold no padding */
     char algorithm[96];           /**< a planner's name, with its parameters (rt_plan_create) */
     rt_declared declared;
-    /** Where problem.dense is, or NULL: a bool, i32 or i64 tensor (Sq, Sk) of the dump (of any of its files), or,
+    /** Where problem.dense is, or NULL: a bool, u8, i8, i32 or i64 tensor of 0 and 1, (Sq, Sk) of the dump (of any of its files), or,
      *  where the name ends in ".npy", a file relative to the spec.  rt_spec_parse leaves problem.dense NULL,
      *  rt_dump_open reads it.  Owned */
     char *dense_mask;

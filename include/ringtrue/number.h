@@ -37,10 +37,12 @@ typedef enum {
     RT_I32,
     RT_I64,
     RT_BOOL,
+    RT_U8,
+    RT_I8,
     RT_DTYPE_COUNT
 } rt_dtype;
 
-/** Lower-case name as the spec and the flags use it: f64 f32 bf16 f16 e4m3 e5m2 tf32 i32 i64 bool. */
+/** Lower-case name as the spec and the flags use it: f64 f32 bf16 f16 e4m3 e5m2 tf32 i32 i64 bool u8 i8. */
 const char *rt_dtype_name(rt_dtype t);
 /** The dtype of a name (also fp16, fp32, fp64, float16, float32, float64, bfloat16); false if none. */
 bool rt_dtype_parse(const char *name, rt_dtype *out);

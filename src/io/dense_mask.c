@@ -1,4 +1,4 @@
-/* Dense masks: a bool or integer tensor (Sq, Sk), of the dump's own files or of an npy file. */
+/* Dense masks: a bool or integer tensor of 0 and 1 (Sq, Sk), of the dump's own files or of an npy file. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static int64_t value_at(const rt_view *v, int64_t i, int64_t j)
     switch (rt_dtype_size(v->dtype)) {
     case 1:
         memcpy(&b, x, sizeof b);
-        return b;
+        return v->dtype == RT_I8 && b > INT8_MAX ? (int64_t)b - 256 : b;
     case 4:
         memcpy(&w, x, sizeof w);
         return w;
@@ -28,11 +28,12 @@ static int64_t value_at(const rt_view *v, int64_t i, int64_t j)
 static rt_status take(rt_context *ctx, const char *path, const rt_file_tensor *t, rt_problem *p)
 {
     const rt_view *v = &t->view;
-    if ((v->dtype != RT_BOOL && v->dtype != RT_I32 && v->dtype != RT_I64) || v->ndim != 2 ||
+    const rt_dtype d = v->dtype;
+    if ((d != RT_BOOL && d != RT_U8 && d != RT_I8 && d != RT_I32 && d != RT_I64) || v->ndim != 2 ||
         v->shape[0] != p->seqlen_q || v->shape[1] != p->seqlen_k)
         return rt_fail(ctx, RT_ERR_FORMAT,
-                       "%s: dense mask '%s' is %s %s; it must be bool, i32 or i64, (%" PRId64 ", %" PRId64
-                       ")",
+                       "%s: dense mask '%s' is %s %s; it must be bool, u8, i8, i32 or i64, (%" PRId64
+                       ", %" PRId64 ")",
                        path, t->name, rt_dtype_name(v->dtype), rt_shape_print(v->ndim, v->shape).text,
                        p->seqlen_q, p->seqlen_k);
     uint8_t *dense = rt_alloc(ctx, p->seqlen_q * p->seqlen_k, 1);

@@ -16,10 +16,11 @@
 static const struct {
     const char *descr;
     rt_dtype dtype;
-} descrs[] = {{"f8", RT_F64}, {"f4", RT_F32},  {"f2", RT_F16}, {"i4", RT_I32},
-              {"i8", RT_I64}, {"u2", RT_BF16}, {"b1", RT_BOOL}};
+} descrs[] = {{"f8", RT_F64},  {"f4", RT_F32},  {"f2", RT_F16}, {"i4", RT_I32}, {"i8", RT_I64},
+              {"u2", RT_BF16}, {"b1", RT_BOOL}, {"u1", RT_U8},  {"i1", RT_I8}};
 #define DESCRS_READ                                                                                        \
-    "f8 f4 f2 i4 i8 with '<' or '>', '|b1', and for bf16 '<u2', '>u2', '<V2', '|V2', 'bfloat16'"
+    "f8 f4 f2 i4 i8 with '<' or '>', '|b1', '|u1', '|i1', and for bf16 '<u2', '>u2', '<V2', '|V2', "       \
+    "'bfloat16'"
 
 static bool descr_parse(const char *descr, rt_dtype *t, bool *swap)
 {
@@ -278,6 +279,10 @@ static const char *descr_written(rt_dtype t)
         return "<i8";
     case RT_BOOL:
         return "|b1";
+    case RT_U8:
+        return "|u1";
+    case RT_I8:
+        return "|i1";
     case RT_TF32:
     case RT_DTYPE_COUNT:
         break;

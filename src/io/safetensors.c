@@ -10,14 +10,15 @@
 #include <string.h>
 
 #define HEADER_MAX 100000000 /* as the format's own library limits it */
-#define DTYPES_READ "BF16 F16 F32 F64 F8_E4M3 F8_E5M2 I32 I64 BOOL"
+#define DTYPES_READ "BF16 F16 F32 F64 F8_E4M3 F8_E5M2 I32 I64 BOOL U8 I8"
 
 static const struct {
     const char *name;
     rt_dtype dtype;
 } dtype_names[] = {
-    {"BF16", RT_BF16},    {"F16", RT_F16}, {"F32", RT_F32}, {"F64", RT_F64},   {"F8_E4M3", RT_E4M3},
-    {"F8_E5M2", RT_E5M2}, {"I32", RT_I32}, {"I64", RT_I64}, {"BOOL", RT_BOOL},
+    {"BF16", RT_BF16},    {"F16", RT_F16},      {"F32", RT_F32}, {"F64", RT_F64},
+    {"F8_E4M3", RT_E4M3}, {"F8_E5M2", RT_E5M2}, {"I32", RT_I32}, {"I64", RT_I64},
+    {"BOOL", RT_BOOL},    {"U8", RT_U8},        {"I8", RT_I8},
 };
 
 static bool dtype_find(const char *name, rt_dtype *out)

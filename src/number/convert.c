@@ -143,6 +143,8 @@ void rt_load(rt_dtype t, const void *src, int64_t n, double *dst)
     case RT_I32:
     case RT_I64:
     case RT_BOOL:
+    case RT_U8:
+    case RT_I8:
         load_any(t, src, n, dst);
         break;
     case RT_TF32: /* never stored: no element has these bytes */
@@ -220,6 +222,8 @@ void rt_store(rt_dtype t, const double *src, int64_t n, void *dst)
     case RT_I32:
     case RT_I64:
     case RT_BOOL:
+    case RT_U8:
+    case RT_I8:
         store_any(t, src, n, dst);
         break;
     case RT_TF32: /* never stored */

@@ -13,13 +13,14 @@ static const rt_format formats[] = {
 };
 
 static const char *const names[RT_DTYPE_COUNT] = {
-    [RT_F64] = "f64",   [RT_F32] = "f32",   [RT_BF16] = "bf16", [RT_F16] = "f16", [RT_E4M3] = "e4m3",
-    [RT_E5M2] = "e5m2", [RT_TF32] = "tf32", [RT_I32] = "i32",   [RT_I64] = "i64", [RT_BOOL] = "bool",
+    [RT_F64] = "f64",   [RT_F32] = "f32",   [RT_BF16] = "bf16", [RT_F16] = "f16",
+    [RT_E4M3] = "e4m3", [RT_E5M2] = "e5m2", [RT_TF32] = "tf32", [RT_I32] = "i32",
+    [RT_I64] = "i64",   [RT_BOOL] = "bool", [RT_U8] = "u8",     [RT_I8] = "i8",
 };
 
 static const size_t sizes[RT_DTYPE_COUNT] = {
-    [RT_F64] = 8,  [RT_F32] = 4,  [RT_BF16] = 2, [RT_F16] = 2, [RT_E4M3] = 1,
-    [RT_E5M2] = 1, [RT_TF32] = 0, [RT_I32] = 4,  [RT_I64] = 8, [RT_BOOL] = 1,
+    [RT_F64] = 8,  [RT_F32] = 4, [RT_BF16] = 2, [RT_F16] = 2,  [RT_E4M3] = 1, [RT_E5M2] = 1,
+    [RT_TF32] = 0, [RT_I32] = 4, [RT_I64] = 8,  [RT_BOOL] = 1, [RT_U8] = 1,   [RT_I8] = 1,
 };
 
 static const struct {
@@ -109,6 +110,9 @@ static integer_range range_of(rt_dtype t)
     if (t == RT_I32) {
         return (integer_range){INT32_MIN, INT32_MAX};
     }
+    if (t == RT_U8 || t == RT_I8) {
+        return t == RT_U8 ? (integer_range){0, UINT8_MAX} : (integer_range){INT8_MIN, INT8_MAX};
+    }
     return t == RT_BOOL ? (integer_range){0, 1} : (integer_range){INT64_MIN, INT64_MAX};
 }
 
@@ -157,7 +161,10 @@ static int64_t integer_nearest(rt_dtype t, double x)
 
 static uint64_t integer_bits(rt_dtype t, int64_t i)
 {
-    return t == RT_I64 ? (uint64_t)i : t == RT_I32 ? (uint64_t)i & UINT32_MAX : (uint64_t)i & 1;
+    return t == RT_I64                ? (uint64_t)i
+           : t == RT_I32              ? (uint64_t)i & UINT32_MAX
+           : t == RT_U8 || t == RT_I8 ? (uint64_t)i & UINT8_MAX
+                                      : (uint64_t)i & 1;
 }
 
 static double integer_decode(rt_dtype t, uint64_t bits)
@@ -172,6 +179,10 @@ static double integer_decode(rt_dtype t, uint64_t bits)
         int32_t i;
         memcpy(&i, &low, sizeof i);
         return (double)i;
+    }
+    if (t == RT_U8 || t == RT_I8) {
+        const uint8_t low = (uint8_t)bits;
+        return t == RT_I8 && low > INT8_MAX ? (double)low - 256.0 : (double)low;
     }
     return (bits & 0xff) != 0 ? 1.0 : 0.0;
 }
@@ -202,7 +213,7 @@ double rt_max_finite(rt_dtype t)
         return rt_f64_from_bits(rt_format_decode(f, f->max << f->shift));
     }
     /* i64: the largest binary64 that is an i64. */
-    return t == RT_I32 ? 2147483647.0 : t == RT_BOOL ? 1.0 : 9223372036854774784.0;
+    return t == RT_I64 ? 9223372036854774784.0 : (double)range_of(t).max;
 }
 
 double rt_decode(rt_dtype t, uint64_t bits)
