@@ -24,7 +24,7 @@ RT_SWEEP_WIDE void rt_sweep_widen(const double *wide, const float *restrict narr
         return;
     }
     for (int64_t d = 0; d < n; d++)
-        out[d] = narrow[at + d];
+        out[d] = (double)narrow[at + d];
 }
 
 RT_SWEEP_WIDE void rt_sweep_square(int64_t n, const double *x, double *y)
