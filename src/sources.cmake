@@ -101,6 +101,7 @@ set(RT_SOURCES
   src/run/buffers.c
   src/run/scores.c
   src/run/trace.c
+  src/run/same.c
   src/run/exchange.c
   src/run/collective.c
   src/run/run.c

@@ -343,6 +343,16 @@ void t_run_in(const char *arithmetic)
     run_arithmetic = arithmetic;
 }
 
+/* Process 0 has the whole plan, the others the part that they run, where a planner makes it. */
+static rt_status plan_of_process(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
+                                 const char *name, rt_plan *out)
+{
+    const bool ours = strcmp(name, "split") == 0 || strcmp(name, "pass-q") == 0;
+    return comm == NULL || rt_comm_rank(comm) == 0 || ours
+               ? t_plan_create(ctx, p, l, name, out)
+               : rt_plan_create_part(ctx, NULL, name, p, l, rt_comm_ranks(comm, l->ranks), out);
+}
+
 rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how *how, bool backward,
                        rt_run_stats *stats)
 {
@@ -356,7 +366,7 @@ rt_status t_run_status(rt_context *ctx, rt_comm *comm, t_tensors *t, const t_how
     rt_status st = t_layout_create(ctx, t->p, how, &l);
     if (st != RT_OK)
         goto destroy_comm;
-    st = t_plan_create(ctx, t->p, &l, how->plan, &plan);
+    st = plan_of_process(ctx, comm, t->p, &l, how->plan, &plan);
     if (st != RT_OK)
         goto reset_layout;
     const int threads = omp_get_max_threads();

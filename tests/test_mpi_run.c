@@ -397,6 +397,47 @@ static void failure_of_one_process_is_the_failure_of_all(void **state)
     rt_layout_reset(&l);
 }
 
+/* Process 0 has the whole plan, the others what they run or more: the tiles of all are told from others. */
+static void parts_of_plans_are_held_against_the_whole(void **state)
+{
+    (void)state;
+    rt_problem p = t_problem(1, 20, 20, 5, 1, 4, 4, RT_MASK_CAUSAL);
+    const t_how how = {RT_LAYOUT_CONTIGUOUS, 5, "ulysses", 0};
+    const rt_run_io io = {.load = load_row, .store = store_nothing, .arg = &p, .backward = true};
+    rt_context ctx = {0};
+    rt_layout l;
+    t_assert_ok(&ctx, t_layout_create(&ctx, &p, &how, &l));
+    const rt_ranks mine = rt_comm_ranks(job, 5), all = {0, 5}, next = {mine.first + 1, mine.end};
+    enum { SOUND, LARGER, TOO_SMALL, NO_WHOLE, SPOILT, CASES };
+    for (int x = 0; x < CASES; x++) {
+        const bool odd = rank == size - 1;
+        rt_plan plan;
+        memset(&ctx, 0, sizeof ctx);
+        if (rank == 0 && !(x == NO_WHOLE || (x == TOO_SMALL && size == 1)))
+            t_assert_ok(&ctx, rt_plan_create(&ctx, "ulysses", &p, &l, &plan));
+        else
+            t_assert_ok(&ctx, rt_plan_create_part(&ctx, NULL, "ulysses", &p, &l,
+                                                  x == LARGER             ? all
+                                                  : x == TOO_SMALL && odd ? next
+                                                                          : mine,
+                                                  &plan));
+        if (x == SPOILT && odd)
+            plan.backward.tiles[plan.backward.n_tiles - 1].kv_buf++;
+        const rt_status st = rt_run(&ctx, job, &p, &l, &plan, &rt_arithmetic_f64, &io, NULL);
+        const char *say = x == TOO_SMALL && size > 1        ? "it needs those that it runs"
+                          : x == TOO_SMALL || x == NO_WHOLE ? "it needs the whole, to prove it"
+                          : size == 1                       ? "reads stale data"
+                                                            : "not given the same plan";
+        const rt_status want = x == SOUND || x == LARGER         ? RT_OK
+                               : x == TOO_SMALL || x == NO_WHOLE ? RT_ERR_ARG
+                               : size == 1                       ? RT_ERR_FORMAT
+                                                                 : RT_ERR_MPI;
+        assert_everywhere(st == want && (want == RT_OK || strstr(ctx.message, say) != NULL), say);
+        rt_plan_reset(&plan);
+    }
+    rt_layout_reset(&l);
+}
+
 static void agreement_takes_the_lowest_failure(void **state)
 {
     (void)state;
@@ -456,6 +497,7 @@ int main(void)
         cmocka_unit_test(different_layouts_plans_and_directions_are_refused_by_all),
         cmocka_unit_test(more_processes_than_ranks_is_refused_by_all),
         cmocka_unit_test(failure_of_one_process_is_the_failure_of_all),
+        cmocka_unit_test(parts_of_plans_are_held_against_the_whole),
         cmocka_unit_test(agreement_takes_the_lowest_failure),
         cmocka_unit_test(gather_and_broadcast_carry_bytes),
     };

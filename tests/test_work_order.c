@@ -168,6 +168,16 @@ static void store(void *arg, rt_tensor_id id, int32_t rank, int64_t slot, int64_
     (void)arg, (void)id, (void)rank, (void)slot, (void)b, (void)pos, (void)h, (void)row;
 }
 
+/* The number in its pass of a tile that an event counts among those of its rank; -1: there is none. */
+static int64_t number_of(const rt_pass *pass, const rt_event *e)
+{
+    int64_t left = e->index;
+    for (int64_t i = 0; i < pass->n_tiles; i++)
+        if (pass->tiles[i].rank == e->rank && left-- == 0)
+            return i;
+    return -1;
+}
+
 /* What is wrong in the events of this process, or NULL.  Events stand in the order in which they ended. */
 static const char *trace_fault(const rt_trace *trace, const rt_plan *plan, int64_t overlapped[2])
 {
@@ -199,10 +209,10 @@ static const char *trace_fault(const rt_trace *trace, const rt_plan *plan, int64
         overlapped[x->backward] += posted;
         if (last == NULL)
             continue;
-        if (!(last->index < x->index && last->end <= x->begin))
+        const int64_t before = number_of(pass, last), number = number_of(pass, x);
+        if (!(0 <= before && before < number && last->end <= x->begin))
             return "tiles did not run in the plan's order";
-        if (last->rank == x->rank &&
-            !follows(pass, &pass->steps[x->step], last->index, x->index, &compared))
+        if (last->rank == x->rank && !follows(pass, &pass->steps[x->step], before, number, &compared))
             return "a shorter tile ran first";
     }
     return ran[0] == mine[0] && ran[1] == mine[1] ? NULL : "tiles are missing";

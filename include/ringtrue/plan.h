@@ -96,9 +96,18 @@ typedef struct {
     rt_held *held;
 } rt_pass;
 
+/** Consecutive ranks. */
+typedef struct {
+    int32_t first, end; /**< first .. end - 1 */
+} rt_ranks;
+
 typedef struct {
     char name[96]; /**< of the planner, with its parameters as given */
     int32_t ranks; /**< P */
+    /** false: a whole plan.  true: all steps, moves and held pieces, but the tiles of the ranks `of` only, each with
+     *  the same place among those of its rank: what a process needs that runs these ranks. */
+    bool part;
+    rt_ranks of;
     rt_pass forward, backward;
 } rt_plan;
 
@@ -109,6 +118,7 @@ typedef struct {
     const char *planner; /**< its name, for errors; may be NULL */
     const char *
         folder; /**< where files that parameters name without a leading slash lie; NULL: where the program runs */
+    const rt_ranks *of; /**< NULL, or whose tiles are wanted */
 } rt_plan_options;
 
 /** A parameter that a planner takes. */
@@ -133,12 +143,17 @@ rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p,
 /** The same for a name that came with a dump: files that its parameters name lie in `folder` (rt_dump.folder). */
 rt_status rt_plan_create_in(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
                             const rt_layout *l, rt_plan *out) RT_NODISCARD;
+/** The part of that plan with the tiles of some ranks, in memory for these: of Ulysses, 1/P of P^3.  It can be run by
+ *  processes that run no other ranks (run.h), and not be proved.  folder: as there, or NULL. */
+rt_status rt_plan_create_part(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
+                              const rt_layout *l, rt_ranks of, rt_plan *out) RT_NODISCARD;
 void rt_plan_reset(rt_plan *plan);
 
 /** Prove the plan: every visible (query, key, head) computed exactly once forward and once backward; a
  *  rank reads only what it holds at that moment; what the backward holds from the forward is there when that has
  *  ended; every STATE, DQ and DKV ends, complete, in buffer 0 of its owner; no buffer is overwritten while it is
- *  read or in flight.  RT_ERR_FORMAT, with the step, the rank and the damage named, when one fails. */
+ *  read or in flight.  The plan must be whole.  RT_ERR_FORMAT, with the step, the rank and the damage named, when one
+ *  fails. */
 rt_status rt_plan_verify(rt_context *ctx, const rt_plan *plan, const rt_problem *p,
                          const rt_layout *l) RT_NODISCARD;
 

@@ -35,6 +35,8 @@ rt_status rt_comm_gather(rt_context *ctx, rt_comm *c, const void *mine, int64_t 
 rt_status rt_comm_broadcast(rt_context *ctx, rt_comm *c, void *data, int64_t bytes) RT_NODISCARD;
 /** Which process runs plan rank r of P: floor(r N / P), so that N <= P processes hold consecutive ranks. */
 int32_t rt_comm_owner(const rt_comm *c, int32_t rank, int32_t ranks);
+/** The plan ranks of this process, of P; none where more processes than ranks have joined. */
+rt_ranks rt_comm_ranks(const rt_comm *c, int32_t ranks);
 
 /** How messages between processes travel.  The bits are the same. */
 typedef enum {
@@ -50,9 +52,9 @@ bool rt_transport_parse(const char *name, rt_transport *out);
 typedef enum {
     RT_EVENT_STEP = 0, /**< a step of this process; bytes and messages that it sent */
     RT_EVENT_POST,     /**< its messages are handed to MPI */
-    RT_EVENT_TILE,     /**< a tile of plan rank `rank`; index is its number in the pass */
-    RT_EVENT_WAIT,     /**< nothing is left to compute and messages are awaited */
-    RT_EVENT_LAND,     /**< what has come is put, added or joined */
+    RT_EVENT_TILE, /**< a tile of plan rank `rank`; index is its number among those of the rank in the pass */
+    RT_EVENT_WAIT, /**< nothing is left to compute and messages are awaited */
+    RT_EVENT_LAND, /**< what has come is put, added or joined */
     RT_EVENT_SEND, /**< move `index` of the pass from `rank` to `peer`, from its posting to its completion */
     RT_EVENT_RECEIVE, /**< the same at the receiver: `rank` receives from `peer` */
     RT_EVENT_COUNT
@@ -126,9 +128,11 @@ typedef struct {
     int64_t products[2];
 } rt_run_stats;
 
-/** Run the plan (which is verified first): forward, and backward if io says so.  Collective over comm; P plan ranks over
- *  N <= P processes, the same bits for every N and any number of threads.  Every process must give the same
- *  problem, layout, plan and arithmetic: checked at start (RT_ERR_MPI names what differs). */
+/** Run the plan: forward, and backward if io says so.  Collective over comm; P plan ranks over N <= P processes, the
+ *  same bits for every N and any number of threads.  Every process must give the same problem, layout, plan and
+ *  arithmetic: checked at start (RT_ERR_MPI names what differs).  Process 0 gives the whole plan and verifies it; the
+ *  others may give the part that they run (rt_plan_create_part of rt_comm_ranks): its tiles are checked against the
+ *  whole by digests. */
 rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
                  const rt_plan *plan, const rt_arithmetic_ops *arith, const rt_run_io *io,
                  rt_run_stats *stats) RT_NODISCARD;

@@ -318,6 +318,16 @@ static rt_status write_trace(rt_cli *c, const run_sink *s, const rt_plan *plan, 
     return st;
 }
 
+/* Process 0 proves the whole plan and says what the events of all were; the others need the tiles of their ranks. */
+static rt_status make_plan(rt_cli *c, const rt_dump *in, const rt_layout *l, rt_plan *plan)
+{
+    if (c->root)
+        return rt_cli_plan_create(c, in, l, plan);
+    const bool flag = c->o->has_plan;
+    return rt_plan_create_part(c->ctx, flag ? NULL : in->folder, flag ? c->o->plan : in->spec.algorithm,
+                               &in->spec.problem, l, rt_comm_ranks(c->comm, l->ranks), plan);
+}
+
 rt_status rt_cli_run(rt_cli *c)
 {
     const rt_options *o = c->o;
@@ -341,7 +351,7 @@ rt_status rt_cli_run(rt_cli *c)
         widest = s.p->seqlen_k;
     rt_status st = rt_cli_layout(c, s.p, &in, &layout);
     if (st == RT_OK)
-        st = rt_cli_plan_create(c, &in, &layout, &plan);
+        st = make_plan(c, &in, &layout, &plan);
     if (st == RT_OK) {
         s.row = rt_alloc(c->ctx, widest, 8);
         st = s.row == NULL ? RT_ERR_NOMEM : RT_OK;

@@ -184,7 +184,7 @@ rt_status rt_plan_adaptive(rt_context *ctx, const rt_problem *p, const rt_layout
     if (status == RT_OK)
         status = greedy_rounds(ctx, &g, &s);
     if (status == RT_OK)
-        status = rt_plan_passes(ctx, p, l, rt_rounds_pass, &s, out);
+        status = rt_plan_passes(ctx, p, l, o, rt_rounds_pass, &s, out);
     rt_free(g.grid);
     rt_free(g.units);
     rt_free(g.next);

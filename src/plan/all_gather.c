@@ -115,9 +115,9 @@ rt_status rt_plan_all_gather(rt_context *ctx, const rt_problem *p, const rt_layo
                        forms[form]);
     if (form == 2) {
         const rt_rotation rotation = {.lanes = 1, .window = 1, .up = order == 1, .gather = true};
-        return rt_plan_rotation(ctx, p, l, &rotation, out);
+        return rt_plan_rotation(ctx, p, l, o, &rotation, out);
     }
     x.stride = x.stride > 0 ? x.stride : p->heads_kv;
     x.chunks = form == 1;
-    return rt_plan_passes(ctx, p, l, gather_pass, &x, out);
+    return rt_plan_passes(ctx, p, l, o, gather_pass, &x, out);
 }

@@ -34,7 +34,6 @@ static rt_status balanced_round(rt_context *ctx, rt_schedule *s, uint8_t *grid, 
 rt_status rt_plan_balanced(rt_context *ctx, const rt_problem *p, const rt_layout *l,
                            const rt_plan_options *o, rt_plan *out)
 {
-    (void)o;
     rt_schedule s;
     memset(&s, 0, sizeof s);
     s.ranks = l->ranks;
@@ -46,7 +45,7 @@ rt_status rt_plan_balanced(rt_context *ctx, const rt_problem *p, const rt_layout
         status = balanced_round(ctx, &s, grid, t);
     rt_pair_counter_reset(&c);
     if (status == RT_OK)
-        status = rt_plan_passes(ctx, p, l, rt_rounds_pass, &s, out);
+        status = rt_plan_passes(ctx, p, l, o, rt_rounds_pass, &s, out);
     rt_free(grid);
     rt_schedule_reset(&s);
     return status;

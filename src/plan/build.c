@@ -32,9 +32,17 @@ rt_status rt_builder_step(rt_context *ctx, rt_builder *b)
     return RT_OK;
 }
 
+/* Whether the tiles of a rank are wanted. */
+static bool wanted(const rt_builder *b, int32_t rank)
+{
+    return b->of == NULL || (rank >= b->of->first && rank < b->of->end);
+}
+
 rt_status rt_builder_tile(rt_context *ctx, rt_builder *b, const rt_tile *tile)
 {
     rt_pass *pass = &b->pass;
+    if (!wanted(b, tile->rank))
+        return RT_OK;
     rt_tile *tiles = array_grow(ctx, pass->tiles, pass->n_tiles, &b->cap_tiles, sizeof *tiles);
     if (tiles == NULL)
         return RT_ERR_NOMEM;
@@ -267,17 +275,18 @@ int64_t rt_tile_shrink(const rt_pair_counter *c, rt_tile *tile)
 
 rt_status rt_builder_compute(rt_context *ctx, rt_builder *b, const rt_pair_counter *c, rt_tile tile)
 {
-    if (tile.q.head0 >= tile.q.head1 || rt_tile_shrink(c, &tile) == 0)
+    if (!wanted(b, tile.rank) || tile.q.head0 >= tile.q.head1 || rt_tile_shrink(c, &tile) == 0)
         return RT_OK;
     return rt_builder_tile(ctx, b, &tile);
 }
 
-rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *l, rt_pass_fn make,
-                         const void *arg, rt_plan *out)
+rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
+                         rt_pass_fn make, const void *arg, rt_plan *out)
 {
     rt_builder pass[2];
     rt_pair_counter c;
     memset(pass, 0, sizeof pass);
+    pass[0].of = pass[1].of = o->of;
     RT_TRY(rt_pair_counter_init(ctx, p, l, &c));
     rt_status status = make(ctx, &pass[0], &c, false, arg);
     if (status == RT_OK)

@@ -9,6 +9,7 @@
 typedef struct {
     rt_pass pass;
     int64_t cap_steps, cap_tiles, cap_moves, cap_held;
+    const rt_ranks *of; /* NULL, or the ranks whose tiles are wanted: others are left out */
 } rt_builder;
 
 /* Begin the next step; the tiles and moves that follow belong to it. */
@@ -62,8 +63,8 @@ int64_t rt_tile_shrink(const rt_pair_counter *c, rt_tile *tile);
 /* Both passes of a plan, each by `make`.  The name is written by rt_plan_create. */
 typedef rt_status (*rt_pass_fn)(rt_context *ctx, rt_builder *b, const rt_pair_counter *c, bool backward,
                                 const void *arg);
-rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *l, rt_pass_fn make,
-                         const void *arg, rt_plan *out) RT_NODISCARD;
+rt_status rt_plan_passes(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
+                         rt_pass_fn make, const void *arg, rt_plan *out) RT_NODISCARD;
 
 /* P x P bytes, rt_alloc: 1 where queries of shard q see keys of shard kv, at q * P + kv. */
 rt_status rt_shard_grid(rt_context *ctx, const rt_pair_counter *c, uint8_t **out) RT_NODISCARD;

@@ -13,6 +13,5 @@ rt_status rt_plan_burst(rt_context *ctx, const rt_problem *p, const rt_layout *l
                         rt_plan *out)
 {
     const rt_chunked whole = {0};
-    (void)o;
-    return rt_plan_passes(ctx, p, l, burst_pass, &whole, out);
+    return rt_plan_passes(ctx, p, l, o, burst_pass, &whole, out);
 }

@@ -186,7 +186,7 @@ rt_status rt_plan_decode(rt_context *ctx, const rt_problem *p, const rt_layout *
     rt_pair_counter_reset(&c);
     d.grid = grid;
     if (status == RT_OK)
-        status = rt_plan_passes(ctx, p, l, decode_pass, &d, out);
+        status = rt_plan_passes(ctx, p, l, o, decode_pass, &d, out);
     rt_free(grid);
     return status;
 }

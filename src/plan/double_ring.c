@@ -26,5 +26,5 @@ rt_status rt_plan_double_ring(rt_context *ctx, const rt_problem *p, const rt_lay
     RT_TRY(rt_plan_option_choice(ctx, o, "move", moves, 0, &move));
     const rt_rotation x = {
         .lanes = 1, .window = (int32_t)window, .own_last = order == 0, .needed = move == 1};
-    return rt_plan_rotation(ctx, p, l, &x, out);
+    return rt_plan_rotation(ctx, p, l, o, &x, out);
 }

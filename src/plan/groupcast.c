@@ -199,7 +199,7 @@ rt_status rt_plan_groupcast(rt_context *ctx, const rt_problem *p, const rt_layou
     RT_TRY(rt_plan_option_number(ctx, o, "stages", 1, l->ranks > 2 ? l->ranks - 1 : 1, 1, &x.stages));
     rt_status status = ranges_find(ctx, p, l, &x);
     if (status == RT_OK)
-        status = rt_plan_passes(ctx, p, l, groupcast_pass, &x, out);
+        status = rt_plan_passes(ctx, p, l, o, groupcast_pass, &x, out);
     rt_free(x.range);
     return status;
 }

@@ -41,5 +41,5 @@ rt_status rt_plan_hybrid(rt_context *ctx, const rt_problem *p, const rt_layout *
                            .own_last = way == 1,
                            .needed = move == 1,
                            .keep = keep == 0};
-    return rt_plan_rotation(ctx, p, l, &x, out);
+    return rt_plan_rotation(ctx, p, l, o, &x, out);
 }

@@ -9,6 +9,5 @@ rt_status rt_plan_pass_q(rt_context *ctx, const rt_problem *p, const rt_layout *
                          rt_plan *out)
 {
     const rt_chunked whole = {0};
-    (void)o;
-    return rt_plan_passes(ctx, p, l, rt_chunked_q_pass, &whole, out);
+    return rt_plan_passes(ctx, p, l, o, rt_chunked_q_pass, &whole, out);
 }

@@ -113,14 +113,8 @@ rt_status rt_plan_option_choice(rt_context *ctx, const rt_plan_options *o, const
                                 otherwise, out);
 }
 
-rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p, const rt_layout *l,
-                         rt_plan *out)
-{
-    return rt_plan_create_in(ctx, NULL, name, p, l, out);
-}
-
-rt_status rt_plan_create_in(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
-                            const rt_layout *l, rt_plan *out)
+static rt_status create(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
+                        const rt_layout *l, const rt_ranks *of, rt_plan *out)
 {
     char known[512] = "";
     const size_t n = strcspn(name, ":");
@@ -132,17 +126,42 @@ rt_status rt_plan_create_in(rt_context *ctx, const char *folder, const char *nam
     for (const rt_planner *each = rt_planners(); each->name != NULL; each++) {
         if (strlen(each->name) == n && strncmp(each->name, name, n) == 0) {
             char what[WHAT];
-            const rt_plan_options options = {
-                .parameters = name[n] == ':' ? name + n + 1 : "", .planner = each->name, .folder = folder};
+            const rt_plan_options options = {.parameters = name[n] == ':' ? name + n + 1 : "",
+                                             .planner = each->name,
+                                             .folder = folder,
+                                             .of = of};
             RT_TRY(rt_parameters_check(ctx, what_of(what, &options), each->parameters, options.parameters));
             RT_TRY(each->make(ctx, p, l, &options, out));
             (void)snprintf(out->name, sizeof out->name, "%s", name);
+            out->part = of != NULL;
+            out->of = of != NULL ? *of : (rt_ranks){0, l->ranks};
             return RT_OK;
         }
         size_t used = strlen(known);
         (void)snprintf(known + used, sizeof known - used, "%s%s", used > 0 ? ", " : "", each->name);
     }
     return rt_fail(ctx, RT_ERR_ARG, "plan %.*s is unknown; known plans: %s", (int)n, name, known);
+}
+
+rt_status rt_plan_create(rt_context *ctx, const char *name, const rt_problem *p, const rt_layout *l,
+                         rt_plan *out)
+{
+    return create(ctx, NULL, name, p, l, NULL, out);
+}
+
+rt_status rt_plan_create_in(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
+                            const rt_layout *l, rt_plan *out)
+{
+    return create(ctx, folder, name, p, l, NULL, out);
+}
+
+rt_status rt_plan_create_part(rt_context *ctx, const char *folder, const char *name, const rt_problem *p,
+                              const rt_layout *l, rt_ranks of, rt_plan *out)
+{
+    if (of.first < 0 || of.first > of.end || of.end > l->ranks)
+        return rt_fail(ctx, RT_ERR_ARG, "the part of a plan is of ranks [%d, %d); the layout has %d",
+                       (int)of.first, (int)of.end, (int)l->ranks);
+    return create(ctx, folder, name, p, l, &of, out);
 }
 
 void rt_plan_reset(rt_plan *plan)

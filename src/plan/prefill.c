@@ -32,5 +32,5 @@ rt_status rt_plan_prefill(rt_context *ctx, const rt_problem *p, const rt_layout 
                    ? PASS_KV
                    : PASS_Q;
     }
-    return rt_plan_passes(ctx, p, l, pass == PASS_KV ? rt_chunked_kv_pass : rt_chunked_q_pass, &x, out);
+    return rt_plan_passes(ctx, p, l, o, pass == PASS_KV ? rt_chunked_kv_pass : rt_chunked_q_pass, &x, out);
 }

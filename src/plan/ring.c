@@ -44,5 +44,5 @@ rt_status rt_plan_ring(rt_context *ctx, const rt_problem *p, const rt_layout *l,
                               .needed = move == 1,
                               .extra_hop = hop == 1,
                               .late = join == 1};
-    return rt_plan_rotation(ctx, p, l, &ring, out);
+    return rt_plan_rotation(ctx, p, l, o, &ring, out);
 }

@@ -371,8 +371,8 @@ static rt_status rotate_pass(rt_context *ctx, rt_builder *b, const rt_pair_count
     return status;
 }
 
-rt_status rt_plan_rotation(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_rotation *x,
-                           rt_plan *out)
+rt_status rt_plan_rotation(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                           const rt_plan_options *o, const rt_rotation *x, rt_plan *out)
 {
-    return rt_plan_passes(ctx, p, l, rotate_pass, x, out);
+    return rt_plan_passes(ctx, p, l, o, rotate_pass, x, out);
 }

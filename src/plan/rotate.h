@@ -24,8 +24,8 @@ typedef struct {
     bool late; /* forward: partials are kept, each in its buffer, and joined at the end (one ring only) */
 } rt_rotation;
 
-rt_status rt_plan_rotation(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_rotation *x,
-                           rt_plan *out) RT_NODISCARD;
+rt_status rt_plan_rotation(rt_context *ctx, const rt_problem *p, const rt_layout *l,
+                           const rt_plan_options *o, const rt_rotation *x, rt_plan *out) RT_NODISCARD;
 
 /* The query heads and key heads of lane a of u; empty for a lane that has none.
  * spread: Hq/u query heads each, the first Hq mod u one more; a lane has the key heads that they use, so that a

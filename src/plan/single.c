@@ -68,10 +68,10 @@ static rt_status single_pass(rt_context *ctx, rt_builder *b, const rt_pair_count
 rt_status rt_plan_single(rt_context *ctx, const rt_problem *p, const rt_layout *l, const rt_plan_options *o,
                          rt_plan *out)
 {
-    (void)o;
     rt_builder forward, backward;
     memset(&forward, 0, sizeof forward);
     memset(&backward, 0, sizeof backward);
+    forward.of = backward.of = o->of;
     rt_pair_counter c;
     bool *done = rt_calloc(ctx, 2 * (int64_t)l->ranks, sizeof *done);
     if (done == NULL)

@@ -20,5 +20,5 @@ rt_status rt_plan_ulysses(rt_context *ctx, const rt_problem *p, const rt_layout 
     RT_TRY(rt_plan_option_choice(ctx, o, "heads", deals, RT_HEADS_SPREAD, &deal));
     RT_TRY(rt_plan_option_choice(ctx, o, "keep", keeps, 0, &keep));
     const rt_rotation x = {.lanes = l->ranks, .deal = (rt_head_deal)deal, .window = 1, .keep = keep == 0};
-    return rt_plan_rotation(ctx, p, l, &x, out);
+    return rt_plan_rotation(ctx, p, l, o, &x, out);
 }

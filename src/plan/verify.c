@@ -186,6 +186,10 @@ static rt_status held_check(rt_context *ctx, const rt_pass *forward, const rt_pa
 
 rt_status rt_plan_verify(rt_context *ctx, const rt_plan *plan, const rt_problem *p, const rt_layout *l)
 {
+    if (plan->part)
+        return rt_fail(ctx, RT_ERR_FORMAT,
+                       "the plan has the tiles of ranks [%d, %d) only; a proof needs the whole plan",
+                       (int)plan->of.first, (int)plan->of.end);
     if (plan->ranks != l->ranks)
         return rt_fail(ctx, RT_ERR_FORMAT, "the plan is for %d ranks, the layout for %d", (int)plan->ranks,
                        (int)l->ranks);

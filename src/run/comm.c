@@ -98,6 +98,17 @@ int32_t rt_comm_size(const rt_comm *c)
     return c->size;
 }
 
+rt_ranks rt_comm_ranks(const rt_comm *c, int32_t ranks)
+{
+    rt_ranks of = {0, 0};
+    while (of.first < ranks && rt_comm_owner(c, of.first, ranks) < c->rank)
+        of.first++;
+    of.end = of.first;
+    while (of.end < ranks && rt_comm_owner(c, of.end, ranks) == c->rank)
+        of.end++;
+    return of;
+}
+
 int32_t rt_comm_owner(const rt_comm *c, int32_t rank, int32_t ranks)
 {
     return (int32_t)((int64_t)rank * c->size / ranks);

@@ -6,6 +6,7 @@
 
 #include "plan/build.h"
 #include "run/exchange.h"
+#include "run/same.h"
 #include "run/scores.h"
 
 typedef struct {
@@ -18,6 +19,7 @@ typedef struct {
     rt_shape shape;
     int32_t first, end;     /* plan ranks of this process */
     rt_rank_buffers *ranks; /* end - first */
+    int64_t *ran;           /* end - first: tiles that a rank has computed in the pass */
     rt_run_stats *stats;
     rt_exchange x;
 } run_state;
@@ -40,74 +42,6 @@ static rt_piece whole_shard(const run_state *s, rt_side side, int32_t rank)
                       .slot1 = rt_layout_count(s->l, side, rank),
                       .head0 = 0,
                       .head1 = side == RT_SIDE_Q ? s->p->heads_q : s->p->heads_kv};
-}
-
-/* ---- what all processes must have been given the same ------------------------------------------------ */
-
-static uint64_t mix(uint64_t h, uint64_t x)
-{
-    h = (h ^ x) * UINT64_C(0x9E3779B97F4A7C15);
-    return h ^ (h >> 29);
-}
-
-static uint64_t mix_piece(uint64_t h, const rt_piece *x)
-{
-    h = mix(mix(mix(h, (uint64_t)x->side), (uint64_t)x->shard), (uint64_t)x->slot0);
-    return mix(mix(mix(h, (uint64_t)x->slot1), (uint64_t)x->head0), (uint64_t)x->head1);
-}
-
-static uint64_t mix_pair(uint64_t h, int32_t a, int32_t b)
-{
-    return mix(mix(h, (uint64_t)a), (uint64_t)b);
-}
-
-static uint64_t pass_digest(const rt_pass *a)
-{
-    uint64_t h = mix(mix(mix(1, (uint64_t)a->n_steps), (uint64_t)a->n_tiles), (uint64_t)a->n_moves);
-    for (int64_t i = 0; i < a->n_steps; i++)
-        h = mix(mix(mix(mix(h, (uint64_t)a->steps[i].tile0), (uint64_t)a->steps[i].tile1),
-                    (uint64_t)a->steps[i].move0),
-                (uint64_t)a->steps[i].move1);
-    for (int64_t i = 0; i < a->n_tiles; i++) {
-        const rt_tile *t = &a->tiles[i];
-        h = mix_piece(mix_piece(mix(h, (uint64_t)t->rank), &t->q), &t->kv);
-        h = mix(mix_pair(mix_pair(h, t->q_buf, t->kv_buf), t->dst_q, t->dst_kv), (uint64_t)t->call);
-    }
-    for (int64_t i = 0; i < a->n_moves; i++) {
-        const rt_move *m = &a->moves[i];
-        h = mix_pair(mix_pair(mix_piece(h, &m->piece), m->from, m->to), m->src_buf, m->dst_buf);
-        h = mix_pair(h, (int32_t)m->payload, (int32_t)m->how);
-    }
-    for (int64_t i = 0; i < a->n_held; i++) {
-        const rt_held *x = &a->held[i];
-        h = mix(mix_pair(mix_piece(h, &x->piece), x->rank, x->buf), (uint64_t)x->payload);
-    }
-    return h;
-}
-
-static uint64_t layout_digest(const rt_layout *l)
-{
-    uint64_t h = mix(1, (uint64_t)l->ranks);
-    for (int side = 0; side < 2; side++) {
-        for (int32_t r = 0; r <= l->ranks; r++)
-            h = mix(h, (uint64_t)l->side[side].first[r]);
-        for (int64_t i = 0; i < l->side[side].length; i++)
-            h = mix(h, (uint64_t)l->side[side].pos[i]);
-    }
-    return h;
-}
-
-static rt_status all_the_same(const run_state *s, bool backward, rt_transport transport)
-{
-    RT_TRY(rt_comm_same(s->ctx, s->comm, rt_problem_digest(s->p), "problem"));
-    RT_TRY(rt_comm_same(s->ctx, s->comm, layout_digest(s->l), "layout"));
-    const uint64_t plan = mix(pass_digest(&s->plan->forward), pass_digest(&s->plan->backward));
-    RT_TRY(rt_comm_same(s->ctx, s->comm, mix(plan, (uint64_t)s->plan->ranks), "plan"));
-    RT_TRY(rt_comm_same(s->ctx, s->comm, (uint64_t)transport, "transport"));
-    uint64_t h = backward ? 1 : 2;
-    for (const char *c = s->arith->name; *c != '\0'; c++)
-        h = mix(h, (uint64_t)*c);
-    return rt_comm_same(s->ctx, s->comm, h, "arithmetic");
 }
 
 /* ---- inputs and results ------------------------------------------------------------------------------ */
@@ -313,7 +247,7 @@ static rt_status timed_tile(run_state *s, const rt_pass *pass, int64_t i, bool b
     s->stats->compute_seconds += end - begin - (s->x.progress - progress);
     rt_event e = rt_exchange_event(&s->x, RT_EVENT_TILE, begin, end);
     e.rank = tile->rank;
-    e.index = i;
+    e.index = s->ran[tile->rank - s->first]++;
     e.pairs = tile->pairs * (tile->q.head1 - tile->q.head0);
     return rt_trace_add(s->ctx, s->x.trace, &e);
 }
@@ -358,6 +292,7 @@ static rt_status run_pass(run_state *s, const rt_pass *pass, bool backward)
 {
     const char *what = backward ? "backward, steps" : "forward, steps";
     rt_status st = RT_OK;
+    memset(s->ran, 0, (size_t)(s->end - s->first) * sizeof *s->ran);
     for (int64_t i = 0; i < pass->n_steps; i++) {
         bool agreed = false;
         rt_progress(s->ctx, what, i, pass->n_steps);
@@ -427,7 +362,18 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                    .arith = arith,
                    .stats = &mine,
                    .shape = {p, arith}};
-    RT_TRY(all_the_same(&s, io->backward, io->transport));
+    const rt_ranks of = rt_comm_ranks(comm, plan->ranks);
+    s.first = of.first;
+    s.end = of.end;
+    RT_TRY(rt_run_same(&(rt_same){.ctx = ctx,
+                                  .comm = comm,
+                                  .p = p,
+                                  .l = l,
+                                  .plan = plan,
+                                  .of = of,
+                                  .backward = io->backward,
+                                  .transport = io->transport,
+                                  .arithmetic = arith->name}));
     if (rt_problem_has_scores(p) && !arith->scores)
         return rt_fail(
             ctx, RT_ERR_ARG,
@@ -438,17 +384,14 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                        "%d processes for %d plan ranks: at most as many processes as ranks. Hint: "
                        "mpirun -n %d, or --ranks %d",
                        comm->size, plan->ranks, plan->ranks, comm->size);
-    rt_status st = rt_plan_verify(ctx, plan, p, l);
-    /* Process n runs the ranks r with owner(r) == n, a run of consecutive ones. */
-    while (s.first < plan->ranks && rt_comm_owner(comm, s.first, plan->ranks) < comm->rank)
-        s.first++;
-    s.end = s.first;
-    while (s.end < plan->ranks && rt_comm_owner(comm, s.end, plan->ranks) == comm->rank)
-        s.end++;
-    if (st == RT_OK) {
-        s.ranks = rt_calloc(ctx, s.end - s.first, sizeof *s.ranks);
-        st = s.ranks == NULL ? RT_ERR_NOMEM : RT_OK;
-    }
+    rt_status st = RT_OK;
+    if (comm->rank == 0) /* the plans are the same */
+        st = rt_plan_verify(ctx, plan, p, l);
+    RT_TRY(rt_comm_agree(ctx, comm, st));
+    s.ranks = rt_calloc(ctx, s.end - s.first, sizeof *s.ranks);
+    s.ran = rt_calloc(ctx, s.end - s.first, sizeof *s.ran);
+    if (s.ranks == NULL || s.ran == NULL)
+        st = RT_ERR_NOMEM;
     int32_t count[RT_PAYLOAD_COUNT];
     count_buffers(plan, count);
     for (int32_t r = 0; r < s.end - s.first && st == RT_OK; r++)
@@ -496,6 +439,7 @@ free_ranks:
     for (int32_t r = 0; s.ranks != NULL && r < s.end - s.first; r++)
         rt_rank_buffers_reset(&s.ranks[r]);
     rt_free(s.ranks);
+    rt_free(s.ran);
     rt_exchange_reset(&s.x);
     return st;
 }

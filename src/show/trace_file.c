@@ -14,7 +14,9 @@ typedef struct {
     const rt_plan *plan;
     const rt_layout *l;
     bool begun;
-    share *ranks; /* P */
+    share *ranks;        /* P */
+    int64_t *order[2];   /* tiles of each pass, those of a rank together */
+    int64_t *of_rank[2]; /* P + 1: where a rank's begin in it */
 } writer;
 
 double rt_show_overlap(const rt_run_stats *s)
@@ -68,7 +70,8 @@ static void slice_end(writer *w)
 
 static void tile(writer *w, const rt_event *e)
 {
-    const rt_tile *t = &pass_of(w, e)->tiles[e->index];
+    const int64_t number = w->order[e->backward][w->of_rank[e->backward][e->rank] + e->index];
+    const rt_tile *t = &pass_of(w, e)->tiles[number];
     char name[64];
     (void)snprintf(name, sizeof name, "tile q%d k%d", (int)t->q.shard, (int)t->kv.shard);
     slice(w, e, 1 + e->rank, "compute", name);
@@ -76,9 +79,9 @@ static void tile(writer *w, const rt_event *e)
         w->f,
         ", \"rank\": %d, \"tile\": %lld, \"pairs\": %lld, \"q_slots\": [%lld, %lld], \"k_slots\": [%lld, "
         "%lld], \"heads\": [%lld, %lld], \"call\": %d",
-        (int)e->rank, (long long)e->index, (long long)e->pairs, (long long)t->q.slot0,
-        (long long)t->q.slot1, (long long)t->kv.slot0, (long long)t->kv.slot1, (long long)t->q.head0,
-        (long long)t->q.head1, (int)t->call);
+        (int)e->rank, (long long)number, (long long)e->pairs, (long long)t->q.slot0, (long long)t->q.slot1,
+        (long long)t->kv.slot0, (long long)t->kv.slot1, (long long)t->q.head0, (long long)t->q.head1,
+        (int)t->call);
     slice_end(w);
     share *s = &w->ranks[e->rank];
     s->tiles++;
@@ -174,13 +177,36 @@ static void head_write(FILE *f, const rt_plan *plan, const rt_layout *l, const r
             (long long)t->steps[1], (long long)t->steps[2]);
 }
 
+/* The number in its pass of each tile of a rank, which an event counts by its rank. */
+static rt_status order_create(rt_context *ctx, writer *w)
+{
+    const int32_t ranks = w->plan->ranks;
+    for (int backward = 0; backward < 2; backward++) {
+        const rt_pass *pass = backward ? &w->plan->backward : &w->plan->forward;
+        int64_t *order = rt_alloc(ctx, pass->n_tiles, sizeof *order),
+                *first = rt_calloc(ctx, (int64_t)ranks + 2, sizeof *first);
+        w->order[backward] = order;
+        w->of_rank[backward] = first;
+        if (order == NULL || first == NULL)
+            return RT_ERR_NOMEM;
+        for (int64_t i = 0; i < pass->n_tiles; i++)
+            first[pass->tiles[i].rank + 2]++;
+        for (int32_t r = 0; r <= ranks; r++)
+            first[r + 1] += first[r];
+        for (int64_t i = 0; i < pass->n_tiles; i++) /* first[r + 1] is where rank r's next one goes */
+            order[first[pass->tiles[i].rank + 1]++] = i;
+    }
+    return RT_OK;
+}
+
 rt_status rt_show_trace(rt_context *ctx, FILE *f, const rt_trace *t, const rt_plan *plan,
                         const rt_layout *l, const rt_trace_head *head)
 {
     writer w = {.f = f, .plan = plan, .l = l};
     w.ranks = rt_calloc(ctx, plan->ranks, sizeof *w.ranks);
-    if (w.ranks == NULL)
-        return RT_ERR_NOMEM;
+    const rt_status st = w.ranks != NULL ? order_create(ctx, &w) : RT_ERR_NOMEM;
+    if (st != RT_OK)
+        goto free_writer;
     head_write(f, plan, l, head);
     for (int32_t p = 0; p < head->processes; p++) {
         name_track(&w, "process", p, 0, "process", p);
@@ -224,6 +250,11 @@ rt_status rt_show_trace(rt_context *ctx, FILE *f, const rt_trace *t, const rt_pl
         }
     }
     fputs("\n]}\n", f);
+free_writer:
+    for (int backward = 0; backward < 2; backward++) {
+        rt_free(w.order[backward]);
+        rt_free(w.of_rank[backward]);
+    }
     rt_free(w.ranks);
-    return RT_OK;
+    return st;
 }
