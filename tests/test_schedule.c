@@ -73,7 +73,7 @@ static const char *ring_of(const rt_pass *pass, rt_payload payload, int32_t wind
 }
 
 /* MindSpeed's rings between windows: of KV in the forward, of DKV in the backward (which runs it against the
- * order in which the table lists the members). */
+ * order in which the table lists the members).  LoongTrain's DKV has the rings of KV. */
 static void rings_between_windows_match_the_table(void **state)
 {
     (void)state;
@@ -84,7 +84,9 @@ static void rings_between_windows_match_the_table(void **state)
     } table[] = {{"double-ring:window=2", 2, 0, "0246", "0743"},
                  {"double-ring:window=2", 2, 1, "1357", "1652"},
                  {"double-ring:window=4", 4, 0, "04", "0725"},
-                 {"double-ring:window=4", 4, 1, "15", "1436"}};
+                 {"double-ring:window=4", 4, 1, "15", "1436"},
+                 {"double-ring:window=2,order=loongtrain", 2, 1, "1357", "1357"},
+                 {"double-ring:window=4,order=loongtrain", 4, 1, "15", "15"}};
     const rt_problem p = problem_make(16, 16, 2, 1, 4, RT_MASK_FULL);
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         char text[16];
@@ -95,6 +97,26 @@ static void rings_between_windows_match_the_table(void **state)
                             table[i].dkv);
         made_reset(&m);
     }
+}
+
+/* LoongTrain's DKV: w hops inside a window, the last of them while nobody computes, then one to the next window. */
+static void gradients_go_round_each_window(void **state)
+{
+    (void)state;
+    const rt_problem p = problem_make(16, 16, 2, 1, 4, RT_MASK_FULL);
+    made m = plan_make(&p, "double-ring:window=4,order=loongtrain", RT_LAYOUT_CONTIGUOUS, 8);
+    const rt_pass *b = &m.plan.backward;
+    int64_t inside = 0, across = 0, idle = 0;
+    for (int64_t t = 0; t < b->n_steps; t++) {
+        idle += b->steps[t].tile0 == b->steps[t].tile1;
+        for (int64_t i = b->steps[t].move0; i < b->steps[t].move1; i++)
+            if (b->moves[i].payload == RT_PAYLOAD_DKV)
+                *(b->moves[i].from / 4 == b->moves[i].to / 4 ? &inside : &across) += 1;
+    }
+    assert_int_equal(inside, 8 * 8);
+    assert_int_equal(across, 8 * 2);
+    assert_int_equal(idle, 3); /* two windows end, and the hop home */
+    made_reset(&m);
 }
 
 /* The message that starts the next window is on its way during the whole inner ring before it. */
@@ -498,6 +520,7 @@ int main(void)
         cmocka_unit_test(kv_orders_match_the_tables),
         cmocka_unit_test(rings_between_windows_match_the_table),
         cmocka_unit_test(windows_start_ahead),
+        cmocka_unit_test(gradients_go_round_each_window),
         cmocka_unit_test(causal_work_matches_the_table),
         cmocka_unit_test(work_per_step_and_idle_slots_match_closed_forms),
         cmocka_unit_test(hybrid_shard_orders_are_balanced),

@@ -2,8 +2,10 @@
  * to the next window meanwhile, in one message that has the whole inner ring to arrive.  Rank (window i, place j)
  * meets (i, j), (i, j - 1), .., then (i - 1, j), (i - 1, j - 1), ..
  *
- * MindSpeed's backward goes the forward's way back and ends with the rank's own shard; that of LoongTrain
- * (InternEvo) goes the same way again.  DKV goes from each rank that meets a shard to the one that meets it next. */
+ * MindSpeed's backward goes the forward's way back and ends with the rank's own shard; DKV goes from each rank that
+ * meets a shard to the one that meets it next.  That of LoongTrain (InternEvo) goes the same way again, and DKV goes
+ * on the rings of KV: round the window back to where it began, a hop during which nobody computes, then to the same
+ * place in the next window; with move=needed it takes MindSpeed's short cut. */
 #include "plan/rotate.h"
 
 const rt_plan_parameter rt_double_ring_parameters[] = {

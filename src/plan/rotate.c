@@ -236,9 +236,33 @@ static rt_status kv_moves(const rotor *o, int64_t t)
     return o->x->extra_hop && !o->back && o->n > 1 && t == o->n - 1 ? send_kv(o, t, o->n) : RT_OK;
 }
 
+/* Whether gradients go round each window to where they began it, and from there to the next one: LoongTrain's way,
+ * one hop more for every window. */
+static bool goes_round(const rotor *o)
+{
+    return o->backward && !o->back && o->x->window > 1 && o->x->window < o->n && o->need == NULL;
+}
+
+/* The hop that ends a window, before step t. */
+static rt_status dkv_round(const rotor *o, int64_t t)
+{
+    RT_TRY(rt_builder_step(o->ctx, o->b));
+    for (int32_t m = 0; m < o->n; m++)
+        for (int32_t a = 0; a < o->x->lanes; a++)
+            for (int32_t c = 0; c < o->x->lanes; c++) {
+                const int32_t group = meets(o, m, t - 1), shard = rank_of(o, group, c);
+                RT_TRY(rt_builder_send(o->ctx, o->b, RT_PAYLOAD_DKV, lane_piece(o, RT_SIDE_KV, shard, a),
+                                       rank_of(o, m, a), rank_of(o, who(o, group, t - o->x->window), a),
+                                       travel_buffer(o, 1 + (t - 1) % 2, c), travel_buffer(o, 3, c),
+                                       RT_PUT));
+            }
+    return RT_OK;
+}
+
 /* The gradients of step t - 1 go to who computes the next contribution, or home after the last. */
 static rt_status dkv_moves(const rotor *o, int64_t t)
 {
+    const bool round = goes_round(o) && t % o->x->window == 0; /* they are where they began the window */
     for (int32_t m = 0; m < o->n && t > 0; m++)
         for (int32_t a = 0; a < o->x->lanes; a++)
             for (int32_t c = 0; c < o->x->lanes; c++) {
@@ -248,9 +272,10 @@ static rt_status dkv_moves(const rotor *o, int64_t t)
                 const int32_t to = home ? group : who(o, group, t);
                 if (t - 1 < first || t - 1 > last || (!o->back && last == 0))
                     continue; /* nothing yet, no longer, or it was at home from the start */
+                const int32_t at = round ? who(o, group, t - o->x->window) : m;
                 RT_TRY(rt_builder_send(o->ctx, o->b, RT_PAYLOAD_DKV, lane_piece(o, RT_SIDE_KV, shard, a),
-                                       rank_of(o, m, a), rank_of(o, to, a),
-                                       travel_buffer(o, 1 + (t - 1) % 2, c),
+                                       rank_of(o, at, a), rank_of(o, to, a),
+                                       travel_buffer(o, round ? 3 : 1 + (t - 1) % 2, c),
                                        home ? own_buffer(a, c) : travel_buffer(o, 1 + t % 2, c),
                                        home && !o->back ? RT_PUT : RT_ADD));
             }
@@ -337,6 +362,8 @@ static rt_status rotate_steps(const rotor *o)
     const int64_t steps = o->backward && !o->back && o->n > 1 ? (int64_t)o->n + 1 : o->n;
     for (int64_t t = 0; t < steps; t++) {
         rt_progress(o->ctx, o->backward ? "planning backward" : "planning forward", t, steps);
+        if (t > 0 && goes_round(o) && t % o->x->window == 0)
+            RT_TRY(dkv_round(o, t));
         RT_TRY(rt_builder_step(o->ctx, o->b));
         if (t < o->n) {
             RT_TRY(compute(o, t));
