@@ -169,6 +169,32 @@ static void the_last_hop_costs_one_message_more(void **state)
     }
 }
 
+/* Gradients that go home at the end: each rank sends P - 1 of them, in one step, and holds as many until then. */
+static void gradients_at_the_end_make_one_hop(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ring:gradient=end", "ring:gradient=end,backward=own-last"};
+    for (int32_t ranks = 2; ranks <= 8; ranks++)
+        for (int n = 0; n < 2; n++) {
+            const int64_t t = 8, shard = 2 * t * 3 * 4;
+            const rt_problem p = problem_make(t * ranks, t * ranks, 6, 3, 4, RT_MASK_FULL);
+            made m = plan_make(&p, names[n], RT_LAYOUT_ZIGZAG, ranks);
+            t_assert_bits_eq(sent_by_each(&p, &m, true, RT_PAYLOAD_KV), (double)((ranks - 1) * shard * 2));
+            t_assert_bits_eq(sent_by_each(&p, &m, true, RT_PAYLOAD_DKV), (double)((ranks - 1) * shard * 2));
+            const rt_pass *b = &m.plan.backward;
+            assert_int_equal(b->n_steps, ranks + 1 + n); /* own-last: KV is sent before the first */
+            for (int64_t i = 0; i < b->n_moves; i++) {
+                const bool home = b->moves[i].payload == RT_PAYLOAD_DKV;
+                assert_int_equal(home, rt_pass_step(b, i) == b->n_steps - 1);
+                if (home)
+                    assert_int_equal(b->moves[i].to, b->moves[i].piece.shard);
+            }
+            /* a step before the end: all but one of the gradients and two of KV, or all and the KV that is read */
+            peak_is(&p, &m, true, ranks * shard, ranks);
+            made_reset(&m);
+        }
+}
+
 /* Ulysses sends less than the ring from P > H / Hkv + 1 on. */
 static void ulysses_sends_less_from_its_crossover_on(void **state)
 {
@@ -434,6 +460,7 @@ int main(void)
         cmocka_unit_test(gathered_gradients_double_the_peak),
         cmocka_unit_test(decode_memory_and_bytes_match_closed_forms),
         cmocka_unit_test(the_last_hop_costs_one_message_more),
+        cmocka_unit_test(gradients_at_the_end_make_one_hop),
         cmocka_unit_test(ulysses_sends_less_from_its_crossover_on),
         cmocka_unit_test(burst_wins_where_no_heads_share),
         cmocka_unit_test(causal_work_matches_closed_forms),

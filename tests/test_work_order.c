@@ -9,18 +9,12 @@
 static rt_comm *job;
 static int32_t size, me;
 
-static const char *const more[] = {"ring:backward=own-last",
-                                   "ring:join=end",
-                                   "double-ring:window=2",
-                                   "all-gather:stride=1",
-                                   "all-gather:form=chunks",
-                                   "all-gather:form=rotate",
-                                   "hybrid:ulysses=2",
-                                   "hybrid:ulysses=3,order=ring-low",
-                                   "groupcast:stages=2",
-                                   "decode:join=a2a",
-                                   "prefill:pass=pass-q,chunk=3",
-                                   "ulysses:heads=pad"};
+static const char *const more[] = {
+    "ring:backward=own-last", "ring:join=end",       "ring:gradient=end",
+    "double-ring:window=2",   "all-gather:stride=1", "all-gather:form=chunks",
+    "all-gather:form=rotate", "hybrid:ulysses=2",    "hybrid:ulysses=3,order=ring-low",
+    "groupcast:stages=2",     "decode:join=a2a",     "prefill:pass=pass-q,chunk=3",
+    "ulysses:heads=pad"};
 enum { MORE = sizeof more / sizeof more[0] };
 
 /* Planner or variant number n; NULL after the last. */

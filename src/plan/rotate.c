@@ -179,7 +179,8 @@ static rt_status compute(const rotor *o, int64_t t)
                                 .kv_buf = kv_buffer(o, t, a, c),
                                 .dst_q = own_buffer(a, b)};
                 if (o->backward)
-                    tile.dst_kv = dkv_buffer(o, t, shard, a, c);
+                    tile.dst_kv = o->x->scatter ? (meets_own(o, t) ? 0 : (int32_t)t + 1)
+                                                : dkv_buffer(o, t, shard, a, c);
                 else if (o->x->late)
                     tile.dst_q = (int32_t)t;
                 RT_TRY(rt_builder_compute(o->ctx, o->b, o->c, tile));
@@ -325,6 +326,19 @@ static rt_status keep(const rotor *o, rt_payload payload)
     return RT_OK;
 }
 
+/* All to all: the gradients of the others' keys go to their owners, in the order in which they were computed. */
+static rt_status scatter(const rotor *o)
+{
+    RT_TRY(rt_builder_step(o->ctx, o->b));
+    for (int64_t i = 0; i < o->b->pass.n_tiles; i++) {
+        const rt_tile *x = &o->b->pass.tiles[i];
+        if (x->dst_kv > 0)
+            RT_TRY(rt_builder_send(o->ctx, o->b, RT_PAYLOAD_DKV, x->kv, x->rank, x->kv.shard, x->dst_kv, 0,
+                                   RT_ADD));
+    }
+    return RT_OK;
+}
+
 /* The second pass: the partials of steps 1, 2, .. are joined to that of step 0, all on their own rank. */
 static rt_status join_late(const rotor *o)
 {
@@ -359,7 +373,8 @@ static rt_status rotate_steps(const rotor *o)
         RT_TRY(rt_builder_step(o->ctx, o->b));
         RT_TRY(kv_moves(o, -1));
     }
-    const int64_t steps = o->backward && !o->back && o->n > 1 ? (int64_t)o->n + 1 : o->n;
+    const bool follows = o->backward && o->n > 1 && !o->x->scatter;
+    const int64_t steps = follows && !o->back ? (int64_t)o->n + 1 : o->n;
     for (int64_t t = 0; t < steps; t++) {
         rt_progress(o->ctx, o->backward ? "planning backward" : "planning forward", t, steps);
         if (t > 0 && goes_round(o) && t % o->x->window == 0)
@@ -369,11 +384,13 @@ static rt_status rotate_steps(const rotor *o)
             RT_TRY(compute(o, t));
             RT_TRY(kv_moves(o, t));
         }
-        if (o->backward && o->n > 1)
+        if (follows)
             RT_TRY(dkv_moves(o, t));
     }
     if (o->x->late && !o->backward && o->n > 1)
         RT_TRY(join_late(o));
+    if (o->x->scatter && o->backward && o->n > 1)
+        RT_TRY(scatter(o));
     if (many) {
         RT_TRY(rt_builder_step(o->ctx, o->b));
         RT_TRY(exchange(o, o->backward ? RT_PAYLOAD_DQ : RT_PAYLOAD_STATE));

@@ -22,6 +22,9 @@ typedef struct {
     bool gather;       /* all KV comes from its owners in the first step */
     bool keep;         /* the backward begins with the Q and KV that the forward's all-to-all brought */
     bool late; /* forward: partials are kept, each in its buffer, and joined at the end (one ring only) */
+    bool
+        scatter; /* backward: gradients stay where they are computed, and go home after the last step (one ring
+                        * only) */
 } rt_rotation;
 
 rt_status rt_plan_rotation(rt_context *ctx, const rt_problem *p, const rt_layout *l,
