@@ -47,6 +47,8 @@ static bool is_part(const rt_pass *whole, const rt_pass *part, rt_ranks of)
 
 static const char *const more_variants[] = {"ring:move=needed",
                                             "ring:backward=own-last",
+                                            "ring:join=end,gradient=end",
+                                            "ring:gradient=end,backward=own-last,move=needed",
                                             "double-ring",
                                             "all-gather",
                                             "all-gather:form=chunks",

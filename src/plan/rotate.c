@@ -163,6 +163,22 @@ static rt_status exchange(const rotor *o, rt_payload payload)
     return RT_OK;
 }
 
+/* The tile of lane a of group m at step t: its heads of its group's shard b against shard c of the group that it meets. */
+static rt_tile tile_of(const rotor *o, int64_t t, int32_t m, int32_t a, int32_t b, int32_t c)
+{
+    const int32_t shard = rank_of(o, meets(o, m, t), c);
+    rt_tile tile = {.rank = rank_of(o, m, a),
+                    .q = lane_piece(o, RT_SIDE_Q, rank_of(o, m, b), a),
+                    .kv = lane_piece(o, RT_SIDE_KV, shard, a),
+                    .q_buf = own_buffer(a, b),
+                    .kv_buf = kv_buffer(o, t, a, c),
+                    .dst_q = o->x->late && !o->backward ? (int32_t)t : own_buffer(a, b)};
+    if (o->backward)
+        tile.dst_kv =
+            o->x->scatter ? (meets_own(o, t) ? 0 : (int32_t)t + 1) : dkv_buffer(o, t, shard, a, c);
+    return tile;
+}
+
 /* One call of a kernel per rank: the lane's heads of its group's queries against those keys. */
 static rt_status compute(const rotor *o, int64_t t)
 {
@@ -170,21 +186,8 @@ static rt_status compute(const rotor *o, int64_t t)
     for (int32_t m = 0; m < o->n; m++)
         for (int32_t a = 0; a < u; a++) {
             const rt_piece any = lane_piece(o, RT_SIDE_Q, rank_of(o, m, a), a);
-            for (int32_t i = 0; i < u * u && any.head0 < any.head1; i++) {
-                const int32_t b = i / u, c = i % u, shard = rank_of(o, meets(o, m, t), c);
-                rt_tile tile = {.rank = rank_of(o, m, a),
-                                .q = lane_piece(o, RT_SIDE_Q, rank_of(o, m, b), a),
-                                .kv = lane_piece(o, RT_SIDE_KV, shard, a),
-                                .q_buf = own_buffer(a, b),
-                                .kv_buf = kv_buffer(o, t, a, c),
-                                .dst_q = own_buffer(a, b)};
-                if (o->backward)
-                    tile.dst_kv = o->x->scatter ? (meets_own(o, t) ? 0 : (int32_t)t + 1)
-                                                : dkv_buffer(o, t, shard, a, c);
-                else if (o->x->late)
-                    tile.dst_q = (int32_t)t;
-                RT_TRY(rt_builder_compute(o->ctx, o->b, o->c, tile));
-            }
+            for (int32_t i = 0; i < u * u && any.head0 < any.head1; i++)
+                RT_TRY(rt_builder_compute(o->ctx, o->b, o->c, tile_of(o, t, m, a, i / u, i % u)));
         }
     return rt_builder_longest_first(o->ctx, o->b);
 }
@@ -326,29 +329,21 @@ static rt_status keep(const rotor *o, rt_payload payload)
     return RT_OK;
 }
 
-/* All to all: the gradients of the others' keys go to their owners, in the order in which they were computed. */
-static rt_status scatter(const rotor *o)
+/* What stayed in a buffer of its step: the partials are joined to that of step 0, on their own rank; gradients go to the
+ * owners of their keys, all to all.  In the order in which they were computed. */
+static rt_status late_results(const rotor *o)
 {
+    const rt_payload payload = o->backward ? RT_PAYLOAD_DKV : RT_PAYLOAD_STATE;
     RT_TRY(rt_builder_step(o->ctx, o->b));
-    for (int64_t i = 0; i < o->b->pass.n_tiles; i++) {
-        const rt_tile *x = &o->b->pass.tiles[i];
-        if (x->dst_kv > 0)
-            RT_TRY(rt_builder_send(o->ctx, o->b, RT_PAYLOAD_DKV, x->kv, x->rank, x->kv.shard, x->dst_kv, 0,
-                                   RT_ADD));
-    }
-    return RT_OK;
-}
-
-/* The second pass: the partials of steps 1, 2, .. are joined to that of step 0, all on their own rank. */
-static rt_status join_late(const rotor *o)
-{
-    RT_TRY(rt_builder_step(o->ctx, o->b));
-    for (int64_t i = 0; i < o->b->pass.n_tiles; i++) {
-        const rt_tile *x = &o->b->pass.tiles[i];
-        if (x->dst_q > 0)
-            RT_TRY(rt_builder_send(o->ctx, o->b, RT_PAYLOAD_STATE, x->q, x->rank, x->rank, x->dst_q, 0,
-                                   RT_JOIN));
-    }
+    for (int64_t t = 0; t < o->n; t++)
+        for (int32_t r = 0; r < o->n; r++) {
+            rt_tile x = tile_of(o, t, r, 0, 0, 0); /* also of ranks whose tiles are not wanted */
+            const int32_t buf = o->backward ? x.dst_kv : x.dst_q;
+            if (buf > 0 && rt_tile_shrink(o->c, &x) > 0)
+                RT_TRY(rt_builder_send(o->ctx, o->b, payload, o->backward ? x.kv : x.q, r,
+                                       o->backward ? x.kv.shard : r, buf, 0,
+                                       o->backward ? RT_ADD : RT_JOIN));
+        }
     return RT_OK;
 }
 
@@ -387,10 +382,8 @@ static rt_status rotate_steps(const rotor *o)
         if (follows)
             RT_TRY(dkv_moves(o, t));
     }
-    if (o->x->late && !o->backward && o->n > 1)
-        RT_TRY(join_late(o));
-    if (o->x->scatter && o->backward && o->n > 1)
-        RT_TRY(scatter(o));
+    if ((o->backward ? o->x->scatter : o->x->late) && o->n > 1)
+        RT_TRY(late_results(o));
     if (many) {
         RT_TRY(rt_builder_step(o->ctx, o->b));
         RT_TRY(exchange(o, o->backward ? RT_PAYLOAD_DQ : RT_PAYLOAD_STATE));
