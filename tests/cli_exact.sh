@@ -35,3 +35,14 @@ ok "$RINGTRUE" gen --family exact --seqlen 67 --heads 4 --kv-heads 2 --dim 8 --m
 one=$(fingerprints "$RINGTRUE" run causal --plan ring --layout striped --ranks 3 --fingerprint)
 expect 0 mpi 3 "$RINGTRUE" run causal --plan ring --layout striped --ranks 3 --fingerprint
 [ "$one" = "$(grep '^fingerprint' stdout.txt | LC_ALL=C sort)" ] || fail "three processes give other bits"
+
+# What is left undecided is counted and has its interval: dq of rows with one key that outweighs all, which check asks no MPFR about.
+ok "$RINGTRUE" gen --family huge --seqlen 12 --heads 1 --dim 4 -o huge
+ok "$RINGTRUE" run huge --arith exact --out-dtype f32 -o huge.out
+prints '# certificate dq   decided 48: '
+if grep -q 'undecided: the first' stdout.txt; then fail "run left something undecided"; fi
+ok "$RINGTRUE" check huge.out
+prints 'undecided 48'
+prints '#   undecided: the first is b 0, token 0, head 0, dim 0, between -'
+ok "$RINGTRUE" check huge.out --json
+prints '"first_undecided": {'

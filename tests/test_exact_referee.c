@@ -308,7 +308,25 @@ static int64_t judge(int64_t number, bool scores)
         /* what is not reported as undecided is right, and nothing of the forward is undecided, but ties of scores that a softcap has pressed
          * together beyond the last precision */
         const bool open = c->undecided > 0 && !(e.p.softcap > 0);
-        const bool bad = differ > c->undecided || ((t == RT_OUT || t == RT_LSE) && open) ||
+        /* the first that is undecided: what is right lies in its interval */
+        const rt_undecided *u = &c->first;
+        const int64_t at =
+            ((u->b * t_length(&e.p, (rt_tensor_id)t) + u->pos) * t_heads(&e.p, (rt_tensor_id)t) + u->head) *
+                t_width(&e.p, (rt_tensor_id)t) +
+            u->dim;
+        const rt_dtype to = t == RT_LSE ? e.lse : e.output;
+        const double low = rt_round_to(to, u->low),
+                     high = rt_round_to(to, u->high); /* NaN: e4m3's overflow */
+        const bool outside = c->undecided > 0 && t_bits(want[t][at]) != REFEREE_UNKNOWN &&
+                             !isnan(want[t][at]) &&
+                             ((!isnan(low) && low > want[t][at]) || (!isnan(high) && want[t][at] > high) ||
+                              !(u->low <= u->high && u->high - u->low <= 2.001 * c->widest));
+        if (outside)
+            print_error("case %" PRId64 ", %s element %" PRId64
+                        ": want %a, which is not between %a and %a (widest %a)\n",
+                        number, rt_tensor_name((rt_tensor_id)t), at, want[t][at], u->low, u->high,
+                        c->widest);
+        const bool bad = outside || differ > c->undecided || ((t == RT_OUT || t == RT_LSE) && open) ||
                          c->fast + c->exact_case + c->mpfr + c->undecided != n;
         if (bad) {
             print_error("case %" PRId64 " (%s%s, %s in, %s out, lse %s): %s: %" PRId64 " of %" PRId64

@@ -74,6 +74,12 @@ bool rt_declared_accumulate(rt_declared *d, const char *name);
 /** The known names of rt_declared_accumulate, separated by spaces. */
 const char *rt_declared_accumulate_names(void);
 
+/** An element that was left undecided; dim is the key of dbias.  Its true value lies between low and high. */
+typedef struct {
+    int64_t b, pos, head, dim;
+    double low, high;
+} rt_undecided;
+
 /** How the elements of a result of the arithmetic `exact` were decided.  Sums of any order; one per tensor. */
 typedef struct {
     int64_t fast; /**< by the error bound of the double-double pass */
@@ -83,12 +89,16 @@ typedef struct {
     /** not decided (gradients at the cap; in the judge, gradients that the fast pass leaves open): the
      *  nearest value of the last approximation stands there */
     int64_t undecided;
+    rt_undecided first; /**< of these, in order (b, pos, head, dim) */
+    double widest;      /**< of these, the largest (high - low) / 2; infinite where nothing is known */
     /** largest error bound that decided a fast one, relative to the largest result of its row */
     double radius;
     int64_t precision; /**< largest number of bits that MPFR needed */
 } rt_certificate;
 /** Add one certificate to another: counts add up, extremes are kept. */
 void rt_certificate_add(rt_certificate *to, const rt_certificate *from);
+/** Count one more undecided element. */
+void rt_certificate_undecided(rt_certificate *to, const rt_undecided *element);
 
 /* ---- arithmetics that run --------------------------------------------------------------------- */
 

@@ -224,12 +224,31 @@ double rt_exact_apply(rt_checked_gemm *g, bool trans, int64_t m, int64_t n, int6
     return error;
 }
 
+static bool comes_before(const rt_undecided *a, const rt_undecided *b)
+{
+    const int64_t x[] = {a->b, a->pos, a->head, a->dim}, y[] = {b->b, b->pos, b->head, b->dim};
+    for (int i = 0; i < 4; i++)
+        if (x[i] != y[i])
+            return x[i] < y[i];
+    return false;
+}
+
 void rt_certificate_add(rt_certificate *to, const rt_certificate *from)
 {
+    if (from->undecided > 0 && (to->undecided == 0 || comes_before(&from->first, &to->first)))
+        to->first = from->first;
+    to->widest = from->widest > to->widest ? from->widest : to->widest;
     to->fast += from->fast;
     to->exact_case += from->exact_case;
     to->mpfr += from->mpfr;
     to->undecided += from->undecided;
     to->radius = from->radius > to->radius ? from->radius : to->radius;
     to->precision = from->precision > to->precision ? from->precision : to->precision;
+}
+
+void rt_certificate_undecided(rt_certificate *to, const rt_undecided *element)
+{
+    const double half = 0.5 * element->high - 0.5 * element->low;
+    const rt_certificate one = {.undecided = 1, .first = *element, .widest = half};
+    rt_certificate_add(to, &one);
 }

@@ -145,16 +145,24 @@ typedef struct {
     void *arg;
 } rt_exact_source;
 
+/* What a true value lies between. */
+typedef struct {
+    double low, high;
+} rt_interval;
+/* That of hi + lo with an error of r at most. */
+rt_interval rt_exact_interval(double hi, double r);
+
 /* O (the dims with todo[d]) and L (if todo_lse) of one row by MPFR: exact cases first, then rising precision.  What is still open at
- * the cap keeps todo set. */
+ * the cap keeps todo set; between (Dv), lse_between: what is known of an element, narrowed. */
 rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
                                rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse,
-                               double *out, double *lse, rt_certificate *cert) RT_NODISCARD;
+                               double *out, double *lse, rt_interval *between, rt_interval *lse_between,
+                               rt_certificate *cert) RT_NODISCARD;
 
 /* Elements (todo[d]) of one row of a gradient, by MPFR up to a cap of precision and of work; what is still open keeps todo. */
 rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b,
                                     int64_t head, int64_t pos, rt_dtype format, bool *todo, double *out,
-                                    rt_certificate *cert) RT_NODISCARD;
+                                    rt_interval *between, rt_certificate *cert) RT_NODISCARD;
 
 /* The last step of a row: O and L rounded once to their formats, certain or not; with row (DO parts from 1 on filled, row[0] holds dO) what
  * the backward needs.  resolve NULL: nothing is computed again, an open element counts as undecided. */

@@ -11,6 +11,22 @@ void rt_exact_count_fast(rt_certificate *c, double radius, double top)
     c->radius = relative > c->radius ? relative : c->radius;
 }
 
+rt_interval rt_exact_interval(double hi, double r)
+{
+    const double off = r * (1 + 0x1p-40) + 0x1p-51 * fabs(hi) + 0x1p-1073;
+    return (rt_interval){hi - off, hi + off};
+}
+
+/* The last approximation is the interval's middle: MPFR's, which no plan changes, where there is one. */
+static void leave_open(rt_certificate *c, int64_t b, int64_t pos, int64_t head, int64_t dim,
+                       rt_dtype format, rt_interval between, double *out)
+{
+    const double middle = 0.5 * between.low + 0.5 * between.high;
+    if (isfinite(middle))
+        *out = rt_round_to(format, middle) + 0.0;
+    rt_certificate_undecided(c, &(rt_undecided){b, pos, head, dim, between.low, between.high});
+}
+
 static void all_nan(double *x, int64_t n)
 {
     for (int64_t d = 0; d < n; d++)
@@ -32,20 +48,30 @@ static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact
     const rt_dd l = {*state[4], *state[5]};
     if (m > DBL_MAX) { /* out of range: all of it by MPFR, or not at all */
         bool *all = rt_alloc(ctx, Dv, sizeof *all), lse_too = true;
-        if (all == NULL)
+        rt_interval *between = rt_alloc(ctx, Dv, sizeof *between), lse_between = {-RT_INF, RT_INF};
+        if (all == NULL || between == NULL) {
+            rt_free(all);
+            rt_free(between);
             return RT_ERR_NOMEM;
-        memset(all, 1, (size_t)Dv * sizeof *all);
+        }
+        for (int64_t d = 0; d < Dv; d++) {
+            all[d] = true;
+            between[d] = (rt_interval){-RT_INF, RT_INF};
+        }
         all_nan(out, Dv);
         *lse = RT_NAN;
         const rt_status st = resolve == NULL
                                  ? RT_OK
                                  : rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, all,
-                                                        &lse_too, out, lse, cert);
+                                                        &lse_too, out, lse, between, &lse_between, cert);
         for (int64_t d = 0; d < Dv; d++) {
-            cert[RT_OUT].undecided += all[d];
+            if (all[d])
+                leave_open(&cert[RT_OUT], b, pos, h, d, format, between[d], &out[d]);
             open[0] = all[d] ? RT_INF : open[0];
         }
-        cert[RT_LSE].undecided += lse_too;
+        rt_free(between);
+        if (lse_too)
+            leave_open(&cert[RT_LSE], b, pos, h, 0, lse_format, lse_between, lse);
         open[1] = lse_too ? RT_INF : 0;
         for (int k = 1; row != NULL && k < RT_EXACT_DO; k++)
             *row[k] = k == 1 ? RT_INF : 0;
@@ -74,8 +100,12 @@ static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact
     bool any = false, todo_lse = false, far = false, nan = false;
     double widest = 0;
     bool *todo = rt_calloc(ctx, Dv, sizeof *todo);
-    if (todo == NULL)
+    rt_interval *between = rt_alloc(ctx, Dv, sizeof *between);
+    if (todo == NULL || between == NULL) {
+        rt_free(todo);
+        rt_free(between);
         return RT_ERR_NOMEM;
+    }
     for (int64_t d = 0; d < Dv; d++)
         top = fabs(state[0][d]) / l.hi > top ? fabs(state[0][d]) / l.hi : top;
     top /= keep.hi;
@@ -103,6 +133,7 @@ static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact
         } else {
             out[d] = rt_round_to(format, o.hi);
             todo[d] = any = true;
+            between[d] = rt_exact_interval(o.hi, r);
             widest = r > widest ? r : widest;
         }
     }
@@ -128,14 +159,18 @@ static rt_status finish_row(rt_context *ctx, const rt_problem *p, const rt_exact
         }
     }
     rt_status st = RT_OK;
+    rt_interval lse_between = rt_exact_interval(L.hi, e_L);
     if (resolve != NULL && (any || todo_lse))
         st = rt_exact_resolve_row(ctx, resolve, b, h, pos, format, lse_format, todo, &todo_lse, out, lse,
-                                  cert);
+                                  between, &lse_between, cert);
     for (int64_t d = 0; d < Dv; d++) {
-        cert[RT_OUT].undecided += todo[d];
+        if (todo[d])
+            leave_open(&cert[RT_OUT], b, pos, h, d, format, between[d], &out[d]);
         open[0] = todo[d] ? widest : open[0];
     }
-    cert[RT_LSE].undecided += todo_lse;
+    rt_free(between);
+    if (todo_lse)
+        leave_open(&cert[RT_LSE], b, pos, h, 0, lse_format, lse_between, lse);
     open[1] = todo_lse ? e_L : 0;
     rt_free(todo);
     return st;
@@ -192,8 +227,12 @@ rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const r
     const rt_exact_factor f = rt_exact_gradient_factor(p, t);
     double top = 0, widest = 0;
     bool *todo = rt_calloc(ctx, n, sizeof *todo), any = false;
-    if (todo == NULL)
+    rt_interval *between = rt_alloc(ctx, n, sizeof *between);
+    if (todo == NULL || between == NULL) {
+        rt_free(todo);
+        rt_free(between);
         return RT_ERR_NOMEM;
+    }
     for (int64_t d = 0; d < n; d++)
         top = fabs(hi[d] * f.value.hi) > top ? fabs(hi[d] * f.value.hi) : top;
     for (int64_t d = 0; d < n; d++) {
@@ -208,16 +247,19 @@ rt_status rt_exact_finish_gradient(rt_context *ctx, const rt_problem *p, const r
         } else {
             out[d] = rt_round_to(format, x.hi);
             todo[d] = any = true;
+            between[d] = rt_exact_interval(x.hi, r);
             widest = r > widest ? r : widest;
         }
     }
     rt_status st = RT_OK;
     if (resolve != NULL && any)
-        st = rt_exact_resolve_gradient(ctx, resolve, t, b, head, pos, format, todo, out, cert);
+        st = rt_exact_resolve_gradient(ctx, resolve, t, b, head, pos, format, todo, out, between, cert);
     for (int64_t d = 0; d < n; d++) {
-        cert->undecided += todo[d];
+        if (todo[d])
+            leave_open(cert, b, pos, head, d, format, between[d], &out[d]);
         *open = todo[d] && widest > *open ? widest : *open;
     }
+    rt_free(between);
     rt_free(todo);
     return st;
 }

@@ -244,9 +244,23 @@ double rt_mpfr_weights(const rt_mpfr_row *r, mpfr_t *w, mpfr_t sum, mpfr_t alpha
     return ldexp(size, (int)(20 - prec)) < 1 ? size : RT_INF;
 }
 
+void rt_mpfr_narrow(rt_interval *between, const mpfr_t x, const mpfr_t r)
+{
+    mpfr_t end;
+    mpfr_init2(end, mpfr_get_prec(x));
+    mpfr_sub(end, x, r, MPFR_RNDD);
+    const double low = mpfr_get_d(end, MPFR_RNDD);
+    mpfr_add(end, x, r, MPFR_RNDU);
+    const double high = mpfr_get_d(end, MPFR_RNDU);
+    mpfr_clear(end);
+    between->low = low > between->low ? low : between->low;
+    between->high = high < between->high ? high : between->high;
+}
+
 rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
                                rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse,
-                               double *out, double *lse, rt_certificate *cert)
+                               double *out, double *lse, rt_interval *between, rt_interval *lse_between,
+                               rt_certificate *cert)
 {
     const int64_t Dv = s->p->dim_v;
     rt_mpfr_row r;
@@ -317,6 +331,8 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
                 open--;
                 cert[RT_OUT].mpfr++;
                 cert[RT_OUT].precision = prec > cert[RT_OUT].precision ? prec : cert[RT_OUT].precision;
+            } else {
+                rt_mpfr_narrow(&between[d], x, error);
             }
         }
         if (*todo_lse) {
@@ -342,6 +358,8 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
                 *todo_lse = false;
                 cert[RT_LSE].mpfr++;
             }
+            if (*todo_lse)
+                rt_mpfr_narrow(lse_between, x, error);
             if (!*todo_lse && !exact)
                 cert[RT_LSE].precision = prec > cert[RT_LSE].precision ? prec : cert[RT_LSE].precision;
         }

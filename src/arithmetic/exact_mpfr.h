@@ -53,6 +53,9 @@ bool rt_mpfr_exact_value(const rt_mpfr_row *r, int64_t j, mpfr_t out);
 /* The rounding of x with error at most r; exact: r = 0, and ties go to even.  False: undecided. */
 bool rt_mpfr_decide(rt_dtype format, const mpfr_t x, const mpfr_t r, bool exact, double *out);
 
+/* Narrow what x, with an error of r at most, lies between; r is NaN where a precision says nothing. */
+void rt_mpfr_narrow(rt_interval *between, const mpfr_t x, const mpfr_t r);
+
 /* out = scale * score (2 RT_EXACT_BITS wide); whether that is exact. */
 bool rt_mpfr_scaled(const rt_problem *p, const mpfr_t score, mpfr_t out);
 /* The highest class's own O_d, or L, is a midpoint of the format, and the others, however small, decide on which side of it the

@@ -212,7 +212,7 @@ static double cost(const rt_problem *p, const queries *x, int64_t key)
 
 rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, rt_tensor_id t, int64_t b,
                                     int64_t head, int64_t pos, rt_dtype format, bool *todo, double *out,
-                                    rt_certificate *cert)
+                                    rt_interval *between, rt_certificate *cert)
 {
     const rt_problem *p = s->p;
     const int64_t width = rt_exact_width(p, t);
@@ -271,6 +271,8 @@ rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, r
                     cert->exact_case += !w.live[d];
                     cert->mpfr += w.live[d];
                     cert->precision = w.live[d] && prec > cert->precision ? prec : cert->precision;
+                } else {
+                    rt_mpfr_narrow(&between[d], w.sum[d], w.error[d]);
                 }
             }
             mpfr_clears(w.sum[d], w.error[d], (mpfr_ptr)0);

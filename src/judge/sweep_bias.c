@@ -131,10 +131,12 @@ static void judge_row(const rt_sweep *s, const rt_bias_sums *x, rt_sweep_work *w
         bounds[j] =
             n > 0 ? rt_budget_close(b, det, var, sum[SYS * stride + j], s->lambda[RT_DBIAS], format, value)
                   : (rt_bounds){0};
-        const bool known = exact != NULL && rt_truth_element(f, format,
-                                                             (const double[]){exact[j], exact[stride + j],
-                                                                              exact[2 * stride + j]},
-                                                             top, &truth[j], &bounds[j], certificate);
+        const bool known =
+            exact != NULL &&
+            rt_truth_element(f, format,
+                             (const double[]){exact[j], exact[stride + j], exact[2 * stride + j]}, top,
+                             &(rt_undecided){.b = s->b, .pos = pos, .head = head, .dim = j}, &truth[j],
+                             &bounds[j], certificate);
         if (!known && isinf(sum[DET * stride + j]))
             rt_sweep_unknown(1, &truth[j], &bounds[j]);
         const double bad = sum[BAD * stride + j];

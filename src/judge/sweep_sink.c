@@ -69,7 +69,7 @@ static void judge_head(rt_sweep *s, const rt_sink_sums *sums, int64_t h, int32_t
     const rt_dtype format = s->in->dtype[RT_DSINK];
     rt_bounds bounds = rt_budget_close(b, x.det, x.var, x.sys, s->lambda[RT_DSINK], format, x.value);
     if (!rt_truth_element(rt_exact_gradient_factor(s->p, RT_DSINK), format, x.exact, fabs(x.exact[0]),
-                          &x.value, &bounds, certificate) &&
+                          &(rt_undecided){.head = h}, &x.value, &bounds, certificate) &&
         x.open)
         rt_sweep_unknown(1, &x.value, &bounds);
     rt_tally_row(s, w, RT_DSINK, 0, h, 1, &x.value, &bounds, x.bad > 0 ? &x.bad : NULL);

@@ -30,8 +30,9 @@ void rt_truth_sink(const rt_sweep *s, const rt_truths *t, rt_sink_sums *sums);
 /* dS of the rows in hand into the exact sums of x->pair, which are 0 before. */
 rt_status rt_truth_bias(rt_context *ctx, rt_sweep *s, rt_truths *t, rt_bias_sums *x) RT_NODISCARD;
 /* An element's truth and bounds from its exact sum (hi, lo, error): false, and binary64's stay, where that is NaN, or its error infinite.  top: the
- * largest result of its row. */
-bool rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], double top, double *truth,
-                      rt_bounds *bounds, rt_certificate *certificate);
+ * largest result of its row; where: its place. */
+bool rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], double top,
+                      const rt_undecided *where, double *truth, rt_bounds *bounds,
+                      rt_certificate *certificate);
 
 #endif

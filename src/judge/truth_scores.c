@@ -129,8 +129,9 @@ rt_status rt_truth_bias(rt_context *ctx, rt_sweep *s, rt_truths *t, rt_bias_sums
     return first;
 }
 
-bool rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], double top, double *truth,
-                      rt_bounds *bounds, rt_certificate *certificate)
+bool rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], double top,
+                      const rt_undecided *where, double *truth, rt_bounds *bounds,
+                      rt_certificate *certificate)
 {
     double radius, rounded;
     const rt_dd x = rt_exact_gradient_value(f, (rt_dd){sum[0], sum[1]}, sum[2], &radius);
@@ -142,7 +143,9 @@ bool rt_truth_element(rt_exact_factor f, rt_dtype format, const double sum[3], d
         exact = rt_truth_settle(format, x.hi, rounded);
         radius = 0;
     } else {
-        certificate->undecided++;
+        const rt_interval between = rt_exact_interval(x.hi, radius);
+        rt_certificate_undecided(certificate, &(rt_undecided){where->b, where->pos, where->head, where->dim,
+                                                              between.low, between.high});
     }
     return rt_sweep_take_exact(&exact, radius, 1, truth, bounds);
 }

@@ -31,6 +31,14 @@ void rt_show_certificates(FILE *f, const rt_certificate certificate[RT_RESULT_CO
                 rt_tensor_name((rt_tensor_id)t), (long long)(c->fast + c->exact_case + c->mpfr),
                 (long long)c->fast, c->radius, (long long)c->exact_case, (long long)c->mpfr,
                 (long long)c->precision, (long long)c->undecided);
+        if (c->undecided > 0)
+            fprintf(f,
+                    "#   undecided: the first is b %lld, token %lld, head %lld, %s %lld, between %.17g and "
+                    "%.17g;  half "
+                    "the widest interval %.3g\n",
+                    (long long)c->first.b, (long long)c->first.pos, (long long)c->first.head,
+                    t == RT_DBIAS ? "key" : "dim", (long long)c->first.dim, c->first.low, c->first.high,
+                    c->widest);
     }
     fprintf(f, "# products   %lld from %s, each checked by row and column sums: %lld wrong%s\n",
             (long long)products[0], rt_blas_description(), (long long)products[1],

@@ -58,6 +58,12 @@ static json_t *tensor(const rt_report *r, const rt_verdict *v, rt_tensor_id id)
                         json_pack("{s:I, s:I, s:I, s:I}", "error_bound", (json_int_t)c->fast, "rational",
                                   (json_int_t)c->exact_case, "mpfr", (json_int_t)c->mpfr, "undecided",
                                   (json_int_t)c->undecided));
+    if (c->undecided > 0)
+        json_object_set_new(o, "first_undecided",
+                            json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "b", (json_int_t)c->first.b,
+                                      "token", (json_int_t)c->first.pos, "head", (json_int_t)c->first.head,
+                                      "dim", (json_int_t)c->first.dim, "low", number(c->first.low), "high",
+                                      number(c->first.high), "widest", number(c->widest)));
     if (t->has_first)
         json_object_set_new(o, "first", element(r, id, &t->first));
     if (t->has_worst)
