@@ -257,10 +257,10 @@ void rt_mpfr_narrow(rt_interval *between, const mpfr_t x, const mpfr_t r)
     between->high = high < between->high ? high : between->high;
 }
 
-rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
-                               rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse,
-                               double *out, double *lse, rt_interval *between, rt_interval *lse_between,
-                               rt_certificate *cert)
+static rt_status resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
+                             rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse, double *out,
+                             double *lse, rt_interval *between, rt_interval *lse_between,
+                             rt_certificate *cert)
 {
     const int64_t Dv = s->p->dim_v;
     rt_mpfr_row r;
@@ -371,4 +371,15 @@ rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_
     mpfr_clear(keep);
     rt_mpfr_row_reset(&r);
     return RT_OK;
+}
+
+rt_status rt_exact_resolve_row(rt_context *ctx, const rt_exact_source *s, int64_t b, int64_t h, int64_t pos,
+                               rt_dtype format, rt_dtype lse_format, bool *todo, bool *todo_lse,
+                               double *out, double *lse, rt_interval *between, rt_interval *lse_between,
+                               rt_certificate *cert)
+{
+    const rt_status st = resolve_row(ctx, s, b, h, pos, format, lse_format, todo, todo_lse, out, lse,
+                                     between, lse_between, cert);
+    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* the thread may end, and would lose it */
+    return st;
 }

@@ -280,6 +280,7 @@ rt_status rt_exact_resolve_gradient(rt_context *ctx, const rt_exact_source *s, r
         mpfr_clears(alpha, keep, (mpfr_ptr)0);
     }
 free_sums:
+    mpfr_free_cache2(MPFR_FREE_LOCAL_CACHE); /* the thread may end, and would lose it */
     rt_free(w.sum);
     rt_free(w.dout);
     rt_free(w.live);
