@@ -9,7 +9,9 @@
 typedef struct {
     rt_pass pass;
     int64_t cap_steps, cap_tiles, cap_moves, cap_held;
-    const rt_ranks *of; /* NULL, or the ranks whose tiles are wanted: others are left out */
+    const rt_ranks
+        *of; /* NULL, or the ranks whose tiles are wanted: others are left out, so nothing may follow
+                         * from the tiles of a pass but their own order */
 } rt_builder;
 
 /* Begin the next step; the tiles and moves that follow belong to it. */
