@@ -438,6 +438,41 @@ static void parts_of_plans_are_held_against_the_whole(void **state)
     rt_layout_reset(&l);
 }
 
+/* Whole exchanges beside which some ranks compute and others do not: a process that holds only its own tiles chooses the same way of
+ * transport as the others, or all would wait for ever. */
+static void all_choose_one_way_where_only_some_compute(void **state)
+{
+    (void)state;
+    int64_t cu[] = {0, 16, 16, 48}; /* ranks whose part of a document has been computed wait for others */
+    rt_problem p = t_problem(1, 48, 48, 2, 1, 4, 4, RT_MASK_CAUSAL);
+    p.documents = 3;
+    p.cu_q = p.cu_k = cu;
+    const rt_run_io io = {.load = load_row, .store = store_nothing, .arg = &p, .backward = true};
+    static const char *const plans[] = {"prefill:pass=pass-q,chunk=3", "prefill:pass=pass-kv,chunk=3"};
+    bool ok = true;
+    for (size_t y = 0; y < sizeof plans / sizeof plans[0]; y++)
+        for (int kind = 0; kind < 2; kind++) {
+            const rt_layout_options how = {.name = kind == 0 ? "contiguous" : "striped:stripe=3"};
+            rt_context ctx = {0};
+            rt_layout l;
+            rt_plan plan;
+            rt_run_stats stats = {0};
+            t_assert_ok(&ctx, rt_layout_make(&ctx, &p, &how, 6, &l));
+            t_assert_ok(&ctx, rank == 0 ? rt_plan_create(&ctx, plans[y], &p, &l, &plan)
+                                        : rt_plan_create_part(&ctx, NULL, plans[y], &p, &l,
+                                                              rt_comm_ranks(job, 6), &plan));
+            ok = rt_run(&ctx, job, &p, &l, &plan, &rt_arithmetic_f64, &io, &stats) == RT_OK && ok;
+            int64_t mine[3], root[3];
+            for (int w = 0; w < 3; w++)
+                mine[w] = root[w] = (int64_t)stats.steps[w];
+            ok = rt_comm_broadcast(&ctx, job, root, (int64_t)sizeof root) == RT_OK && ok;
+            ok = memcmp(mine, root, sizeof mine) == 0 && ok;
+            rt_plan_reset(&plan);
+            rt_layout_reset(&l);
+        }
+    assert_everywhere(ok, "one way");
+}
+
 static void agreement_takes_the_lowest_failure(void **state)
 {
     (void)state;
@@ -498,6 +533,7 @@ int main(void)
         cmocka_unit_test(more_processes_than_ranks_is_refused_by_all),
         cmocka_unit_test(failure_of_one_process_is_the_failure_of_all),
         cmocka_unit_test(parts_of_plans_are_held_against_the_whole),
+        cmocka_unit_test(all_choose_one_way_where_only_some_compute),
         cmocka_unit_test(agreement_takes_the_lowest_failure),
         cmocka_unit_test(gather_and_broadcast_carry_bytes),
     };

@@ -160,7 +160,8 @@ rt_status rt_collective_choose(rt_exchange *x)
     if (x->way < 0 || x->transport == RT_TRANSPORT_P2P)
         return RT_OK;
     bool serves = x->transport == RT_TRANSPORT_COLLECTIVE;
-    if (!serves && x->pass->steps[x->step].tile0 == x->pass->steps[x->step].tile1)
+    /* Of all ranks' tiles, not of those that this process holds: all must choose alike. */
+    if (!serves && !x->computes[(x->backward ? x->plan->forward.n_steps : 0) + x->step])
         RT_TRY(dense(x, &serves));
     if (!serves)
         return RT_OK;

@@ -38,6 +38,7 @@ typedef struct {
     rt_run_stats *stats;
     rt_trace *trace; /* or NULL */
     rt_transport transport;
+    const uint8_t *computes; /* by step, forward then backward: some rank has tiles, of whichever process */
     double t0; /* of the trace */
 
     /* the step in progress */

@@ -349,6 +349,17 @@ static void forget_travelling(const run_state *s)
             }
 }
 
+/* Which steps compute, on any rank: process 0 has the whole plan, and all hear it. */
+static rt_status who_computes(rt_context *ctx, rt_comm *comm, const rt_plan *plan, uint8_t *out)
+{
+    const rt_pass *pass[2] = {&plan->forward, &plan->backward};
+    int64_t at = 0;
+    for (int b = 0; b < 2; b++)
+        for (int64_t i = 0; i < pass[b]->n_steps; i++)
+            out[at++] = pass[b]->steps[i].tile0 < pass[b]->steps[i].tile1;
+    return rt_comm_broadcast(ctx, comm, out, at);
+}
+
 rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_layout *l,
                  const rt_plan *plan, const rt_arithmetic_ops *arith, const rt_run_io *io,
                  rt_run_stats *stats)
@@ -390,7 +401,8 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
     RT_TRY(rt_comm_agree(ctx, comm, st));
     s.ranks = rt_calloc(ctx, s.end - s.first, sizeof *s.ranks);
     s.ran = rt_calloc(ctx, s.end - s.first, sizeof *s.ran);
-    if (s.ranks == NULL || s.ran == NULL)
+    uint8_t *computes = rt_calloc(ctx, plan->forward.n_steps + plan->backward.n_steps + 1, 1);
+    if (s.ranks == NULL || s.ran == NULL || computes == NULL)
         st = RT_ERR_NOMEM;
     int32_t count[RT_PAYLOAD_COUNT];
     count_buffers(plan, count);
@@ -405,10 +417,13 @@ rt_status rt_run(rt_context *ctx, rt_comm *comm, const rt_problem *p, const rt_l
                         .ranks = s.ranks,
                         .stats = &mine,
                         .trace = io->trace,
-                        .transport = io->transport};
+                        .transport = io->transport,
+                        .computes = computes};
     if (st == RT_OK)
         st = load_inputs(&s, io);
     st = rt_comm_agree(ctx, comm, st); /* nobody starts to wait for a process that has given up */
+    if (st == RT_OK)
+        st = rt_comm_agree(ctx, comm, who_computes(ctx, comm, plan, computes));
     if (st != RT_OK)
         goto free_ranks;
 
@@ -440,6 +455,7 @@ free_ranks:
         rt_rank_buffers_reset(&s.ranks[r]);
     rt_free(s.ranks);
     rt_free(s.ran);
+    rt_free(computes);
     rt_exchange_reset(&s.x);
     return st;
 }
