@@ -9,14 +9,38 @@ typedef struct {
     const rt_problem *p;
     const rt_layout *l;
     bool backward;
-    char where[96]; /* "backward step 3: move 17" */
+    const char *kind; /* what is being looked at: "tile", "move", "held piece" */
+    int64_t step, index;
+    int32_t rank;
+    char *text; /* room for 96: "backward step 3 rank 1: move 17" */
 } structure;
+
+/* Put into words only where something is wrong: there may be millions. */
+static const char *where(const structure *s)
+{
+    const char *pass = s->backward ? "backward" : "forward";
+    if (s->step < 0)
+        (void)snprintf(s->text, 96, "%s rank %d: %s %lld", pass, (int)s->rank, s->kind,
+                       (long long)s->index);
+    else
+        (void)snprintf(s->text, 96, "%s step %lld rank %d: %s %lld", pass, (long long)s->step, (int)s->rank,
+                       s->kind, (long long)s->index);
+    return s->text;
+}
+
+static void look_at(structure *s, const char *kind, int64_t step, int32_t rank, int64_t index)
+{
+    s->kind = kind;
+    s->step = step;
+    s->rank = rank;
+    s->index = index;
+}
 
 static rt_status rank_check(const structure *s, const char *what, int32_t rank)
 {
     if (rank >= 0 && rank < s->l->ranks)
         return RT_OK;
-    return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: %s is rank %d; ranks are 0 .. %d", s->where, what, (int)rank,
+    return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: %s is rank %d; ranks are 0 .. %d", where(s), what, (int)rank,
                    (int)s->l->ranks - 1);
 }
 
@@ -24,7 +48,7 @@ static rt_status buffer_check(const structure *s, const char *what, int32_t buf)
 {
     if (buf >= 0 && buf < RT_BUFFER_LIMIT)
         return RT_OK;
-    return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: %s is %d; buffers are 0 .. %d", s->where, what, (int)buf,
+    return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: %s is %d; buffers are 0 .. %d", where(s), what, (int)buf,
                    RT_BUFFER_LIMIT - 1);
 }
 
@@ -32,7 +56,7 @@ static rt_status piece_check(const structure *s, rt_payload payload, const rt_pi
 {
     char text[RT_PIECE_TEXT];
     if (piece->side != rt_payload_side(payload))
-        return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: a piece of %s is on the side of the %s", s->where,
+        return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: a piece of %s is on the side of the %s", where(s),
                        rt_payload_name(payload), piece->side == RT_SIDE_Q ? "queries" : "keys");
     RT_TRY(rank_check(s, "the shard of a piece", piece->shard));
     const int64_t slots = rt_layout_count(s->l, piece->side, piece->shard);
@@ -40,7 +64,7 @@ static rt_status piece_check(const structure *s, rt_payload payload, const rt_pi
     if (piece->slot0 < 0 || piece->slot0 >= piece->slot1 || piece->slot1 > slots || piece->head0 < 0 ||
         piece->head0 >= piece->head1 || piece->head1 > heads)
         return rt_fail(s->ctx, RT_ERR_FORMAT,
-                       "%s: %s is empty or outside the shard's %lld slots and %lld heads", s->where,
+                       "%s: %s is empty or outside the shard's %lld slots and %lld heads", where(s),
                        rt_piece_text(text, payload, piece), (long long)slots, (long long)heads);
     return RT_OK;
 }
@@ -53,7 +77,7 @@ static rt_status home_check(const structure *s, rt_payload payload, int32_t rank
     return rt_fail(
         s->ctx, RT_ERR_FORMAT,
         "%s: %s of shard %d would land in buffer 0 of rank %d, the home of shard %d's own results",
-        s->where, rt_payload_name(payload), (int)shard, (int)rank, (int)rank);
+        where(s), rt_payload_name(payload), (int)shard, (int)rank, (int)rank);
 }
 
 static rt_status tile_check(const structure *s, const rt_tile *t)
@@ -70,14 +94,14 @@ static rt_status tile_check(const structure *s, const rt_tile *t)
         return rt_fail(
             s->ctx, RT_ERR_FORMAT,
             "%s: query heads [%lld, %lld) do not belong to key heads [%lld, %lld), %lld to a key head",
-            s->where, (long long)t->q.head0, (long long)t->q.head1, (long long)t->kv.head0,
+            where(s), (long long)t->q.head0, (long long)t->q.head1, (long long)t->kv.head0,
             (long long)t->kv.head1, (long long)group);
     RT_TRY(home_check(s, s->backward ? RT_PAYLOAD_DQ : RT_PAYLOAD_STATE, t->rank, t->dst_q, t->q.shard));
     if (s->backward)
         return home_check(s, RT_PAYLOAD_DKV, t->rank, t->dst_kv, t->kv.shard);
     if (t->dst_kv != 0)
         return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: dst_kv is %d; the forward has no DKV, so it must be 0",
-                       s->where, (int)t->dst_kv);
+                       where(s), (int)t->dst_kv);
     return RT_OK;
 }
 
@@ -111,22 +135,20 @@ static rt_status calls_check(structure *s, const rt_pass *pass, int64_t t, call_
         const rt_tile *x = order[i].tile, *before = i > 0 ? order[i - 1].tile : NULL;
         const bool same_rank = before != NULL && before->rank == x->rank;
         const int64_t next = same_rank ? (int64_t)before->call + 1 : 0;
-        (void)snprintf(s->where, sizeof s->where, "%s step %lld rank %d: tile %lld",
-                       s->backward ? "backward" : "forward", (long long)t, (int)x->rank,
-                       (long long)order[i].index);
+        look_at(s, "tile", t, x->rank, order[i].index);
         if (!(same_rank && x->call == before->call) && x->call != next)
             return rt_fail(
                 s->ctx, RT_ERR_FORMAT,
                 "%s is of kernel call %d; the calls of a rank in a step are numbered from 0 without "
                 "a gap, and %lld is missing",
-                s->where, (int)x->call, (long long)next);
+                where(s), (int)x->call, (long long)next);
         if (same_rank && x->call == before->call && x->q.shard == before->q.shard &&
             (x->dst_q != before->dst_q || x->q_buf != before->q_buf))
             return rt_fail(
                 s->ctx, RT_ERR_FORMAT,
                 "%s and tile %lld are one kernel call (%d) for Q shard %d, but read buffers %d and "
                 "%d, write buffers %d and %d",
-                s->where, (long long)order[i - 1].index, (int)x->call, (int)x->q.shard, (int)x->q_buf,
+                where(s), (long long)order[i - 1].index, (int)x->call, (int)x->q.shard, (int)x->q_buf,
                 (int)before->q_buf, (int)x->dst_q, (int)before->dst_q);
     }
     return RT_OK;
@@ -153,11 +175,11 @@ static bool payload_allowed(rt_payload payload, bool backward)
 static rt_status move_check(const structure *s, const rt_move *m)
 {
     if (!payload_allowed(m->payload, s->backward))
-        return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: payload %d does not belong in the %s", s->where,
+        return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: payload %d does not belong in the %s", where(s),
                        (int)m->payload, s->backward ? "backward" : "forward");
     const rt_how accumulate = m->payload == RT_PAYLOAD_STATE ? RT_JOIN : RT_ADD;
     if (m->how != RT_PUT && (!rt_payload_is_result(m->payload) || m->how != accumulate))
-        return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: %s cannot be moved with %s", s->where,
+        return rt_fail(s->ctx, RT_ERR_FORMAT, "%s: %s cannot be moved with %s", where(s),
                        rt_payload_name(m->payload),
                        rt_how_name(m->how) != NULL ? rt_how_name(m->how) : "?");
     RT_TRY(rank_check(s, "the sender", m->from));
@@ -169,7 +191,7 @@ static rt_status move_check(const structure *s, const rt_move *m)
         return home_check(s, m->payload, m->to, m->dst_buf, m->piece.shard);
     if (m->dst_buf == 0)
         return rt_fail(s->ctx, RT_ERR_FORMAT,
-                       "%s: %s lands in buffer 0 of rank %d, the home of that rank's own %s", s->where,
+                       "%s: %s lands in buffer 0 of rank %d, the home of that rank's own %s", where(s),
                        rt_payload_name(m->payload), (int)m->to, rt_payload_name(m->payload));
     return RT_OK;
 }
@@ -178,7 +200,7 @@ static rt_status held_check(const structure *s, const rt_held *x)
 {
     if (x->payload != RT_PAYLOAD_Q && x->payload != RT_PAYLOAD_KV)
         return rt_fail(s->ctx, RT_ERR_FORMAT,
-                       "%s: %s cannot be held from the forward to the backward; Q and KV can", s->where,
+                       "%s: %s cannot be held from the forward to the backward; Q and KV can", where(s),
                        rt_payload_name(x->payload) != NULL ? rt_payload_name(x->payload) : "?");
     RT_TRY(rank_check(s, "the holding rank", x->rank));
     RT_TRY(piece_check(s, x->payload, &x->piece));
@@ -188,14 +210,15 @@ static rt_status held_check(const structure *s, const rt_held *x)
             s->ctx, RT_ERR_FORMAT,
             "%s: it is in buffer 0 of rank %d, the home of that rank's own %s, which stays there "
             "anyway",
-            s->where, (int)x->rank, rt_payload_name(x->payload));
+            where(s), (int)x->rank, rt_payload_name(x->payload));
     return RT_OK;
 }
 
 rt_status rt_pass_structure_check(rt_context *ctx, const rt_pass *pass, const rt_problem *p,
                                   const rt_layout *l, bool backward)
 {
-    structure s = {ctx, p, l, backward, ""};
+    char text[96];
+    structure s = {.ctx = ctx, .p = p, .l = l, .backward = backward, .text = text};
     const char *name = backward ? "backward" : "forward";
     int64_t tile = 0, move = 0;
     for (int64_t t = 0; t < pass->n_steps; t++) {
@@ -206,13 +229,11 @@ rt_status rt_pass_structure_check(rt_context *ctx, const rt_pass *pass, const rt
                            "%s step %lld: its tiles and moves do not follow those of the step before", name,
                            (long long)t);
         for (; tile < step->tile1; tile++) {
-            (void)snprintf(s.where, sizeof s.where, "%s step %lld rank %d: tile %lld", name, (long long)t,
-                           (int)pass->tiles[tile].rank, (long long)tile);
+            look_at(&s, "tile", t, pass->tiles[tile].rank, tile);
             RT_TRY(tile_check(&s, &pass->tiles[tile]));
         }
         for (; move < step->move1; move++) {
-            (void)snprintf(s.where, sizeof s.where, "%s step %lld rank %d: move %lld", name, (long long)t,
-                           (int)pass->moves[move].from, (long long)move);
+            look_at(&s, "move", t, pass->moves[move].from, move);
             RT_TRY(move_check(&s, &pass->moves[move]));
         }
     }
@@ -220,8 +241,7 @@ rt_status rt_pass_structure_check(rt_context *ctx, const rt_pass *pass, const rt
         return rt_fail(ctx, RT_ERR_FORMAT, "%s: %lld tiles and %lld moves are in no step", name,
                        (long long)(pass->n_tiles - tile), (long long)(pass->n_moves - move));
     for (int64_t i = 0; i < pass->n_held; i++) {
-        (void)snprintf(s.where, sizeof s.where, "%s rank %d: held piece %lld", name,
-                       (int)pass->held[i].rank, (long long)i);
+        look_at(&s, "held piece", -1, pass->held[i].rank, i);
         RT_TRY(held_check(&s, &pass->held[i]));
     }
     call_place *order = rt_alloc(ctx, pass->n_tiles, sizeof *order);

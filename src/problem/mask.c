@@ -290,9 +290,19 @@ static int64_t count_below(const int64_t *a, int64_t n, int64_t x)
 /* Visible pairs of query i over the batch with keys k[0 .. n). */
 static int64_t row_pairs(const rt_problem *p, int64_t i, const int64_t *k, int64_t n, bool ascending)
 {
+    int64_t pairs = 0;
+    if (ascending && p->n_slices == 0 && !filtered(p)) { /* the usual masks, of plans with many tiles */
+        range run[2];
+        const int runs = runs_of_row(p, i, run);
+        for (int y = 0; y < runs; y++) {
+            const bool all = run[y].lo <= k[0] && k[n - 1] < run[y].hi,
+                       none = run[y].hi <= k[0] || k[n - 1] < run[y].lo;
+            pairs += all ? n : none ? 0 : count_below(k, n, run[y].hi) - count_below(k, n, run[y].lo);
+        }
+        return pairs * p->batch;
+    }
     walk w = walk_begin(p, i);
     range r;
-    int64_t pairs = 0;
     while (walk_next(&w, &r)) {
         const int64_t first = ascending ? count_below(k, n, r.lo) : 0,
                       end = ascending ? count_below(k, n, r.hi) : n;
@@ -310,6 +320,8 @@ static int64_t row_pairs(const rt_problem *p, int64_t i, const int64_t *k, int64
 int64_t rt_mask_pairs(const rt_problem *p, const int64_t *q_pos, int64_t n_q, const int64_t *k_pos,
                       int64_t n_k)
 {
+    if (n_k == 0)
+        return 0;
     bool ascending = true;
     for (int64_t c = 1; c < n_k && ascending; c++)
         ascending = k_pos[c - 1] < k_pos[c];

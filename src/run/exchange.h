@@ -39,7 +39,7 @@ typedef struct {
     rt_trace *trace; /* or NULL */
     rt_transport transport;
     const uint8_t *computes; /* by step, forward then backward: some rank has tiles, of whichever process */
-    double t0; /* of the trace */
+    double t0;               /* of the trace */
 
     /* the step in progress */
     const rt_pass *pass;
