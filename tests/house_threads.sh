@@ -17,8 +17,8 @@ for threads in 1 2 3 7; do
     # Samples: how many heads are in hand at once, and how their rows and keys are cut, depends on the threads.
     for samples in 24 1024; do
         for truth in f64 exact; do
-            "$RINGTRUE" check out$threads --sample both --samples $samples --truth $truth |
-                grep -vE '^# (ringtrue|run|products|[0-9]+ tensors)' >sample$threads.txt
+            "$RINGTRUE" check out$threads --sample both --samples $samples --truth $truth >all$threads.txt
+            grep -vE '^# (ringtrue|run|products|[0-9]+ tensors)' all$threads.txt >sample$threads.txt
             [ "$(wc -l <sample$threads.txt)" -gt 15 ]
             [ -e sample.$samples.$truth ] || cp sample$threads.txt sample.$samples.$truth
             cmp sample.$samples.$truth sample$threads.txt
