@@ -53,12 +53,12 @@ static inline int t_scratch_teardown(void **state)
     return t_teardown_memory(state);
 }
 
-static inline void t_write_file(const char *path, const void *bytes, size_t size)
+static inline void t_write_file(const char *path, const void *bytes, size_t length)
 {
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
-    if (size)
-        assert_int_equal(fwrite(bytes, 1, size, f), size);
+    if (length)
+        assert_int_equal(fwrite(bytes, 1, length, f), length);
     assert_int_equal(fclose(f), 0);
 }
 

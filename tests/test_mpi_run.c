@@ -1,4 +1,5 @@
 /* N processes give the bits of one, agree on what they were given, and fail together. */
+#include "job.h"
 #include "runner.h"
 
 #include <omp.h>
@@ -7,39 +8,17 @@
 #include "run/comm.h"
 #include "run/ring_rate.h"
 
-static rt_comm *job; /* of all processes; made once, since MPI starts once */
-static int32_t size, rank;
-
 /* All processes learn whether all passed, and only then assert: nobody waits for one that has left. */
 static void assert_everywhere(bool ok, const char *what)
 {
     rt_context ctx = {0};
     uint64_t bad = ok ? 0 : 1;
     if (!ok)
-        print_error("process %d of %d: %s\n", (int)rank, (int)size, what);
+        print_error("process %d of %d: %s\n", (int)me, (int)size, what);
     const rt_status st = rt_comm_sum_words(&ctx, job, &bad, 1);
     t_assert_ok(&ctx, st);
     if (bad > 0)
         fail_msg("%s: %d processes failed", what, (int)bad);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    rt_context ctx = {0};
-    if (rt_comm_create(&ctx, &job) != RT_OK) {
-        print_error("%s\n", ctx.message);
-        return -1;
-    }
-    size = rt_comm_size(job);
-    rank = rt_comm_rank(job);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rt_comm_destroy(&job);
-    return job == NULL ? t_teardown_memory(state) : -1;
 }
 
 static void fingerprints(const t_tensors *t, uint64_t words[2 * RT_RESULT_COUNT])
@@ -116,7 +95,7 @@ static void any_number_of_processes_gives_the_same_bits(void **state)
         for (int y = 0; y < 4; y++) {
             /* One case in which the processes differ in their number of threads. */
             const t_how how = {layouts[(x + y) % 4], ranks[(x + 2 * y) % 3], plans[y],
-                               x == 0 && y == 0 ? 1 + rank % 2 : 1};
+                               x == 0 && y == 0 ? 1 + me % 2 : 1};
             same_bits(&problems[x], &how, x < 3);
         }
 }
@@ -216,7 +195,7 @@ static void the_trace_shows_messages_before_tiles(void **state)
     for (int64_t i = 0; i < trace.count && ok; i++) {
         const rt_event *e = &trace.events[i];
         count[e->kind]++;
-        ok = e->process == rank && 0 <= e->begin && e->begin <= e->end && e->end <= stats.seconds;
+        ok = e->process == me && 0 <= e->begin && e->begin <= e->end && e->end <= stats.seconds;
         bytes += e->kind == RT_EVENT_SEND ? e->bytes : 0;
         step_bytes += e->kind == RT_EVENT_STEP ? e->bytes : 0;
         if (e->kind == RT_EVENT_POST)
@@ -238,7 +217,7 @@ static void the_trace_shows_messages_before_tiles(void **state)
     ok = rt_trace_gather(&ctx, job, &trace, &all) == RT_OK && ok;
     uint64_t n = (uint64_t)trace.count;
     ok = rt_comm_sum_words(&ctx, job, &n, 1) == RT_OK && ok;
-    ok = ok && (uint64_t)all.count == (rank == 0 ? n : 0);
+    ok = ok && (uint64_t)all.count == (me == 0 ? n : 0);
     for (int64_t i = 1; i < all.count; i++)
         ok = ok && all.events[i - 1].process <= all.events[i].process;
     rt_trace_reset(&trace);
@@ -269,7 +248,7 @@ static void different_problems_are_refused_by_all(void **state)
 {
     (void)state;
     rt_problem p = t_problem(1, 12, 12, 2, 1, 4, 4, RT_MASK_CAUSAL);
-    if (rank == size - 1)
+    if (me == size - 1)
         p.scale *= 2; /* one process was started with another flag */
     p.scale_kind = RT_SCALE_F64;
     t_tensors t;
@@ -288,7 +267,7 @@ static void different_layouts_plans_and_directions_are_refused_by_all(void **sta
 {
     (void)state;
     const rt_problem p = t_problem(1, 12, 12, 2, 1, 4, 4, RT_MASK_CAUSAL);
-    const bool odd = rank == size - 1;
+    const bool odd = me == size - 1;
     t_tensors t;
     t_tensors_create(&p, &t);
     const struct {
@@ -337,9 +316,9 @@ static int calls_left;  /* .. at the call after so many */
 
 static rt_status fail_now(rt_context *ctx, const char *what)
 {
-    if (rank != failing || calls_left-- > 0)
+    if (me != failing || calls_left-- > 0)
         return RT_OK;
-    return rt_fail(ctx, RT_ERR_NOMEM, "process %d: no memory for a %s tile", (int)rank, what);
+    return rt_fail(ctx, RT_ERR_NOMEM, "process %d: no memory for a %s tile", (int)me, what);
 }
 
 static rt_status failing_forward(rt_context *ctx, const rt_tile_data *t)
@@ -410,10 +389,10 @@ static void parts_of_plans_are_held_against_the_whole(void **state)
     const rt_ranks mine = rt_comm_ranks(job, 5), all = {0, 5}, next = {mine.first + 1, mine.end};
     enum { SOUND, LARGER, TOO_SMALL, NO_WHOLE, SPOILT, CASES };
     for (int x = 0; x < CASES; x++) {
-        const bool odd = rank == size - 1;
+        const bool odd = me == size - 1;
         rt_plan plan;
         memset(&ctx, 0, sizeof ctx);
-        if (rank == 0 && !(x == NO_WHOLE || (x == TOO_SMALL && size == 1)))
+        if (me == 0 && !(x == NO_WHOLE || (x == TOO_SMALL && size == 1)))
             t_assert_ok(&ctx, rt_plan_create(&ctx, "ulysses", &p, &l, &plan));
         else
             t_assert_ok(&ctx, rt_plan_create_part(&ctx, NULL, "ulysses", &p, &l,
@@ -458,9 +437,9 @@ static void all_choose_one_way_where_only_some_compute(void **state)
             rt_plan plan;
             rt_run_stats stats = {0};
             t_assert_ok(&ctx, rt_layout_make(&ctx, &p, &how, 6, &l));
-            t_assert_ok(&ctx, rank == 0 ? rt_plan_create(&ctx, plans[y], &p, &l, &plan)
-                                        : rt_plan_create_part(&ctx, NULL, plans[y], &p, &l,
-                                                              rt_comm_ranks(job, 6), &plan));
+            t_assert_ok(&ctx, me == 0 ? rt_plan_create(&ctx, plans[y], &p, &l, &plan)
+                                      : rt_plan_create_part(&ctx, NULL, plans[y], &p, &l,
+                                                            rt_comm_ranks(job, 6), &plan));
             ok = rt_run(&ctx, job, &p, &l, &plan, &rt_arithmetic_f64, &io, &stats) == RT_OK && ok;
             int64_t mine[3], root[3];
             for (int w = 0; w < 3; w++)
@@ -480,12 +459,12 @@ static void agreement_takes_the_lowest_failure(void **state)
     bool ok = rt_comm_agree(&ctx, job, RT_OK) == RT_OK && ctx.message[0] == '\0';
     /* every process but the first fails, each with its own words */
     rt_status mine = RT_OK;
-    if (rank > 0)
-        mine = rt_fail(&ctx, rank == 1 ? RT_ERR_IO : RT_ERR_FORMAT, "process %d says so", (int)rank);
+    if (me > 0)
+        mine = rt_fail(&ctx, me == 1 ? RT_ERR_IO : RT_ERR_FORMAT, "process %d says so", (int)me);
     const rt_status st = rt_comm_agree(&ctx, job, mine);
     ok = ok && (size == 1 ? st == RT_OK : st == RT_ERR_IO && strcmp(ctx.message, "process 1 says so") == 0);
     const rt_status blank =
-        rt_comm_agree(NULL, job, rank == 0 ? RT_ERR_IO : RT_OK); /* a context is not needed */
+        rt_comm_agree(NULL, job, me == 0 ? RT_ERR_IO : RT_OK); /* a context is not needed */
     assert_everywhere(ok && blank == RT_ERR_IO, "agreement");
 }
 
@@ -494,20 +473,19 @@ static void gather_and_broadcast_carry_bytes(void **state)
     (void)state;
     rt_context ctx = {0};
     unsigned char mine[16], shared[9];
-    memset(mine, 'a' + rank, sizeof mine);
-    memset(shared, rank == 0 ? 7 : 0, sizeof shared);
+    memset(mine, 'a' + me, sizeof mine);
+    memset(shared, me == 0 ? 7 : 0, sizeof shared);
     void *all = NULL;
     int64_t *offsets = NULL, at = 0;
-    const rt_status st =
-        rt_comm_gather(&ctx, job, mine, 3 * rank, &all, &offsets); /* process 0 gives none */
-    bool ok = st == RT_OK && (all != NULL) == (rank == 0);
-    for (int32_t r = 0; r < size && ok && rank == 0; r++) {
+    const rt_status st = rt_comm_gather(&ctx, job, mine, 3 * me, &all, &offsets); /* process 0 gives none */
+    bool ok = st == RT_OK && (all != NULL) == (me == 0);
+    for (int32_t r = 0; r < size && ok && me == 0; r++) {
         ok = offsets[r] == at;
         for (int64_t x = 0; x < 3 * r && ok; x++)
             ok = ((unsigned char *)all)[at + x] == 'a' + r;
         at += 3 * r;
     }
-    ok = ok && (rank > 0 || offsets[size] == at);
+    ok = ok && (me > 0 || offsets[size] == at);
     rt_free(all);
     rt_free(offsets);
     const rt_status sent = rt_comm_broadcast(&ctx, job, shared, (int64_t)sizeof shared);
@@ -537,5 +515,5 @@ int main(void)
         cmocka_unit_test(agreement_takes_the_lowest_failure),
         cmocka_unit_test(gather_and_broadcast_carry_bytes),
     };
-    return cmocka_run_group_tests_name("mpi run", tests, setup, teardown);
+    return cmocka_run_group_tests_name("mpi run", tests, job_setup, job_teardown);
 }

@@ -1,6 +1,7 @@
 /* The main promise: in arithmetic exact every algorithm, layout, number of ranks and of processes gives the
  * same bits, forward and backward.  Random problems; of every planner its defaults and random values of all
  * its parameters, which are read from the planners' own table.  Run as one process and under MPI. */
+#include "job.h"
 #include "runner.h"
 
 #include <omp.h>
@@ -10,8 +11,6 @@
 
 enum { MOST = 24, VARIANTS = 2 };
 
-static rt_comm *job;
-static int32_t size, me;
 static int64_t runs;
 
 /* How many runs touched what; what must be touched has its name here. */
@@ -536,28 +535,9 @@ static void what_the_verifier_accepts_is_right(void **state)
     assert_true(refused > 1000 / T_EVERY && accepted > 100 / T_EVERY);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rt_context ctx = {0};
-    if (rt_comm_create(&ctx, &job) != RT_OK) {
-        print_error("%s\n", ctx.message);
-        return -1;
-    }
-    size = rt_comm_size(job);
-    me = rt_comm_rank(job);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rt_comm_destroy(&job);
-    return job == NULL ? t_teardown_memory(state) : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_plan_gives_the_same_bits),
                                        cmocka_unit_test(what_the_verifier_accepts_is_right)};
-    return cmocka_run_group_tests_name("sweep", tests, setup, teardown);
+    return cmocka_run_group_tests_name("sweep", tests, job_setup, job_teardown);
 }

@@ -1,13 +1,11 @@
 /* Messages are started before a step's tiles, and of a rank the longest kernel call runs first, of a call the longest tile: in
  * every plan, forward and backward, in what is printed, and in the trace of a run.  Run as one process and under MPI. */
+#include "job.h"
 #include "runner.h"
 
 #include <ringtrue/run.h>
 
 #include "schedules.h"
-
-static rt_comm *job;
-static int32_t size, me;
 
 static const char *const more[] = {
     "ring:backward=own-last", "ring:join=end",       "ring:gradient=end",
@@ -257,29 +255,10 @@ static void the_trace_shows_it(void **state)
         assert_true(words[0] > 200 && words[1] > 200);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    rt_context ctx = {0};
-    if (rt_comm_create(&ctx, &job) != RT_OK) {
-        print_error("%s\n", ctx.message);
-        return -1;
-    }
-    size = rt_comm_size(job);
-    me = rt_comm_rank(job);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rt_comm_destroy(&job);
-    return job == NULL ? t_teardown_memory(state) : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_plan_lists_the_longest_first),
                                        cmocka_unit_test(the_text_says_so),
                                        cmocka_unit_test(the_trace_shows_it)};
-    return cmocka_run_group_tests_name("work order", tests, setup, teardown);
+    return cmocka_run_group_tests_name("work order", tests, job_setup, job_teardown);
 }
